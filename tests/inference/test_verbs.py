@@ -14,6 +14,7 @@ from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.inference import Model
 from litebert.inference.model import MAX_CHARACTERS
+from litebert.inference.verbs import VERBS as TABLE
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.memory import run_in_child
@@ -101,6 +102,11 @@ def test_a_conditional_head_can_answer_that_there_is_no_answer(write_model: Writ
             head.answer_hidden.bias.fill_(2.0)
             head.answer.weight.fill_(sign * 1.0)
         assert (model.answer("Who?", CONTEXT)[0].text == "") == (sign == 1)
+
+
+def test_a_context_without_a_word_is_shown_to_have_no_answer(write_model: Write) -> None:
+    found = litebert.load(write_model(SPANS)).answer("Who?", "\u0301")
+    assert not found and TABLE["answer"].line({"question": "Who?"}, found) == "Who?\n(no answer in this text)"
 
 
 @pytest.mark.parametrize("head", [SPANS, SPANS_OR_NONE], ids=lambda head: head.kind)

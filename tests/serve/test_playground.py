@@ -122,6 +122,8 @@ def test_an_open_page_follows_a_server_that_was_started_again(browser, server, b
 
 
 def test_an_answer_is_marked_a_curve_has_a_point_for_each_join_and_a_text_is_found_first(open_page) -> None:
+    page = ask(open_page(), "answer", context="\u0301", question="Where?")  # a mark without a letter: no piece
+    assert page.locator("#result").inner_text() == "The model finds no answer in this passage."
     page = ask(open_page(), "answer", context="😀 Anna walked to the house. There was a ball.", question="Where?")
     assert page.locator(".passage mark").inner_text() == page.locator(".bars .name").first.inner_text()
     page = ask(open_page("/#order"), text="Anna left. Bert came. Then Clara slept. It was night.")

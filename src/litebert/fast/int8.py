@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from litebert.config import Activation, AlbertConfig
 from litebert.fast import steps
-from litebert.fast.attention import Kernel, attend_of
+from litebert.fast.attention import Kernel, Layout, attend_of
 from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
 
 # The inputs of the four products of a step; calibration finds a range for each, in each step.
@@ -255,9 +255,9 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     # The products of a step are made in the order of SITES.
     seen_steps = [step for each in albert.plan for step in steps.make_steps(albert, observe, plan=[each])]
     for batch in batches:  # the network itself is never modified
-        num_tokens = len(batch.ids)
-        for _ in steps.Engine()(albert, batch, steps=seen_steps):
-            pass
+        num_tokens, layout, hidden = len(batch.ids), Layout(batch), albert.embedding(batch).to(albert.dtype)
+        for step in seen_steps:
+            hidden = step(hidden, layout)
 
     ranges, shifts, biases = [], [], []
     for (i, j), seen in zip(albert.plan, observers, strict=True):

@@ -122,12 +122,9 @@ class Engine:
         self.packed: Sequence[Step] | None = None
         self.stamps: list[tuple[int, int]] = []  # of each packed weight: its address, and how often it was written
 
-    def __call__(
-        self, albert: Albert, batch: Batch, queries: Tensor | None = None, steps: Sequence[Step] | None = None
-    ) -> Iterator[Tensor]:
+    def __call__(self, albert: Albert, batch: Batch, queries: Tensor | None = None) -> Iterator[Tensor]:
         """Yield the states as `Albert.states` does, up to its depth; the last step computes only `queries`."""
-        steps = self.steps(albert) if steps is None else steps
-        num_tokens, order, layout = len(batch.ids), None, Layout(batch)
+        steps, num_tokens, order, layout = self.steps(albert), len(batch.ids), None, Layout(batch)
         yield (hidden := albert.embedding(batch).to(albert.dtype))
         for number, step in enumerate(steps, start=1):
             if number == len(steps) and queries is not None:

@@ -23,7 +23,8 @@ from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
 from litebert.inference.inputs import encode_blanks, pool, sum_by_word, window
 from litebert.inference.model import Model
-from litebert.nn import Batch, attention_weights, device_of
+from litebert.nn import Batch, device_of
+from litebert.nn.model import attention_weights
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, TextClassification, question_texts
 

@@ -145,9 +145,9 @@ class Model:
             with torch.inference_mode():
                 places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
                 hidden, table = network.albert(batch, places), network.albert.embedding.word.weight  # (blanks, hidden)
-                for some in hidden.split(_BLANKS_AT_ONCE):
+                for part in hidden.split(_BLANKS_AT_ONCE):
                     # (blanks, vocab): some models have more rows than pieces, for speed
-                    logits = network.masked_lm(some, table)[:, : tokenizer.vocab_size].float()
+                    logits = network.masked_lm(part, table)[:, : tokenizer.vocab_size].float()
                     # A word can be spelt by two pieces, the one that begins a word and the one that continues it
                     # ("▁he" and "he"): their probabilities are added. Special pieces and a lone "▁" are not words.
                     alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
@@ -276,7 +276,8 @@ class Model:
         """
         import torch
 
-        (network, listed), own, tokenizer = self.begin("embed", texts), self.vectors, self.tokenizer
+        network, listed = self.begin("embed", texts)
+        own, tokenizer = self.vectors, self.tokenizer
         if pooling not in (None, *get_args(Pooling)):
             example = 'model.embed(texts, pooling="mean")'
             raise no_such_name("LB-674", "there is no such pooling", str(pooling), get_args(Pooling), next=example)

@@ -92,8 +92,8 @@ def _vector_line(row: Row, vector: Sequence[float]) -> str:
 
 
 def _spans_line(row: Row, found: Results[SpanFound]) -> str:
-    lines = (f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}" for each in found)
-    return "\n".join([row["question"], *lines])
+    lines = [f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}" for each in found]
+    return "\n".join([row["question"], *(lines or ["(no answer in this text)"])])
 
 
 def _choice_line(row: Row, found: Choice) -> str:

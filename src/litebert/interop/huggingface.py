@@ -13,8 +13,9 @@ from litebert.config import AlbertConfig, Precision
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.fast import DTYPES, pack
 from litebert.files import require_new, staged_folder
-from litebert.folder import config as settings
-from litebert.folder import model as folders
+from litebert.folder import read_head, read_sentence_vectors, save_model, weights_path, write_sentence_transformers
+from litebert.folder.config import architecture, doubts, parse_config, read_layout
+from litebert.folder.model import INDEX_FILE, LoadedModel, build_network, head_of, read_weights
 from litebert.folder.names import BERT
 from litebert.hub.transfer import locate
 from litebert.interop import ModelImport
@@ -43,11 +44,11 @@ def import_model(
     """
     require_new(output, force=None)
     source = locate(path_or_name, legacy_pickle=legacy_pickle)
-    layout, config = settings.read_layout(source)
+    layout, config = read_layout(source)
 
     pickled = source / PICKLED_FILE
-    if not pickled.is_file() or folders.weights_path(source).is_file() or (source / folders.INDEX_FILE).is_file():
-        tensors, _ = folders.read_weights(source)
+    if not pickled.is_file() or weights_path(source).is_file() or (source / INDEX_FILE).is_file():
+        tensors, _ = read_weights(source)
     elif legacy_pickle:
         tensors = read_torch_file(pickled)
     else:
@@ -56,20 +57,20 @@ def import_model(
         raise LitebertError("LB-742", what, expected=expected, next=f"{again} --output FOLDER --legacy-pickle")
     if activation is not None:
         config = config.model_copy(update={"hidden_act": activation})
-    loaded = folders.build_network(tensors, config, settings.read_head(source), source=source, layout=layout)
+    loaded = build_network(tensors, config, read_head(source), source=source, layout=layout)
 
     # What is missing and what is doubtful
     notes = [_WITHOUT[part] for part in sorted({name.split(".")[0] for name in loaded.missing})]
-    notes += [note for name, note in settings.doubts(config).items() if name != "hidden_act" or activation is None]
+    notes += [note for name, note in doubts(config).items() if name != "hidden_act" or activation is None]
     notes += loaded.notes if layout is BERT else ()
     with staged_folder(output) as staged:
-        folders.save_model(loaded.network, staged)
+        save_model(loaded.network, staged)
         try:
             notes += copy_tokenizer(source, staged, config)
         except NoVocabularyError as error:
             notes.append(f"{error.what}: add spiece.model or vocab.txt to work on texts")
-        if vectors := settings.read_sentence_vectors(source):
-            settings.write_sentence_transformers(staged, vectors)
+        if vectors := read_sentence_vectors(source):
+            write_sentence_transformers(staged, vectors)
     return report_of(source, output, loaded, notes)
 
 
@@ -81,13 +82,13 @@ def copy_tokenizer(source: Path, folder: Path, config: AlbertConfig) -> list[str
     return [] if fits else [f"the tokenizer has {tokenizer.vocab_size:,} pieces, the network {config.vocab_size:,}"]
 
 
-def report_of(source: Path, output: Path, loaded: folders.LoadedModel, notes: Iterable[str]) -> ModelImport:
+def report_of(source: Path, output: Path, loaded: LoadedModel, notes: Iterable[str]) -> ModelImport:
     """Return the report of an import."""
     parameters = {name: each for name, each in loaded.network.state_dict().items() if name not in loaded.missing}
     return ModelImport(
         source=str(source),
         output=str(output),
-        architecture=settings.architecture(folders.head_of(loaded.network), parameters),
+        architecture=architecture(head_of(loaded.network), parameters),
         num_parameters=sum(each.numel() for each in parameters.values()),
         optimizer_step=None,
         missing=tuple(sorted(loaded.missing)),
@@ -165,7 +166,7 @@ class EngineForward:
         self.encoder, self.dtype = encoder, dtype
         self._source = Path(type(encoder).__name__)  # the name in error messages
         described = self.encoder.config.to_dict() | {"architectures": None}
-        self.layout, self.config = settings.parse_config(described, self._source)
+        self.layout, self.config = parse_config(described, self._source)
         self._names = {name for name, _ in encoder.named_parameters()}
         # The packed encoder with its state: where each parameter is in memory, and how often it was written
         self._packed: tuple[dict[str, tuple[int, int]], Albert] | None = None
@@ -228,9 +229,7 @@ class EngineForward:
         if self._packed is None or self._packed[0] != weights:
             # Weights that the engine does not pack are shared with the encoder.
             tensors = {name: tensor.detach() for name, tensor in self.encoder.state_dict().items()}
-            built = folders.build_network(
-                tensors, self.config, None, source=self._source, layout=self.layout, dtype=self.dtype
-            )
+            built = build_network(tensors, self.config, None, source=self._source, layout=self.layout, dtype=self.dtype)
             pack(built.network.albert)
             self._packed = weights, built.network.albert
         return self._packed[1]

@@ -18,19 +18,10 @@ Axes in annotations and shape comments, here and in the packages above:
 
 from litebert.nn.batch import Batch, device_of, group_by_length, move, pad_rows, pool_rows, sequence_of
 from litebert.nn.heads import PRETRAINING_HEADS, AlbertForPretraining, AlbertForTask, LinearHead, Network
-from litebert.nn.model import (
-    ACTIVATIONS,
-    Albert,
-    AttentionBlock,
-    FeedForwardBlock,
-    Visible,
-    attention,
-    attention_weights,
-    depth_plan,
-)
+from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock, Visible, attention, depth_plan
 
 __all__ = [
     "ACTIVATIONS", "PRETRAINING_HEADS", "Albert", "AlbertForPretraining", "AlbertForTask", "AttentionBlock", "Batch",
-    "FeedForwardBlock", "LinearHead", "Network", "Visible", "attention", "attention_weights", "depth_plan", "device_of",
-    "group_by_length", "move", "pad_rows", "pool_rows", "sequence_of",
+    "FeedForwardBlock", "LinearHead", "Network", "Visible", "attention", "depth_plan", "device_of", "group_by_length",
+    "move", "pad_rows", "pool_rows", "sequence_of",
 ]  # fmt: skip

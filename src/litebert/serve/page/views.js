@@ -42,6 +42,7 @@ const answer = {
   }],
   calls: ({ question, context }) => [["answer", { question, context, top: 5 }]],
   show: ([found], { context }) => {
+    if (!found.length) return [el("p", { class: "big" }, "The model finds no answer in this passage.")];
     const best = found[0];
     const [before, span, after] = best.text
       ? [slice(context, 0, best.start), slice(context, best.start, best.stop),
