@@ -17,6 +17,7 @@ from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, format_count, format_duration, say
+from litebert.files import format_bytes
 from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
 from litebert.inference.inputs import require_count
@@ -106,8 +107,8 @@ def pretrain(
         train, model, data = config.train, config.model, str(corpus)
         tokens = train.steps * tokens_of_step(config)
         if corpus is None:
-            number, megabytes = format_count(len(sources), "file"), sum(source.size for source in sources) / 1e6
-            data = f"{number}, {megabytes:,.1f} MB; {held_out:.1%} of the documents are held out"
+            number, size_in_all = format_count(len(sources), "file"), sum(source.size for source in sources)
+            data = f"{number}, {format_bytes(size_in_all)}; {held_out:.1%} of the documents are held out"
         elif config.data.mix:
             shares = shares_of(config, Sources.open(config).corpus.path)
             data = ", ".join(f"{share:.1%} {path}" for path, share in shares.items())
@@ -119,7 +120,7 @@ def pretrain(
             "data": data,
             "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
-            "tokens": f"{tokens / 1e6:,.1f} M at most",
+            "tokens": f"{tokens:,} at most",
         }
         if train.minutes is not None:
             before = "" if has_corpus else ", after the corpus is made"
