@@ -153,17 +153,6 @@ def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
     return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
 
 
-RETIRED: dict[str, Json] = {
-    "replaced.depth": None, "replaced.weight": 50.0, "distil.relations": 0.0, "distil.logits": 0.0,
-    "train.spike_sigma": None, "elastic.teaching": 0.0, "elastic.least_depth": None, "mining.pool": 1,
-    "ramp.shares": None, "ramp.seq_lengths": None, "ramp.batch_sizes": None, "optim.layer_decay": 1.0,
-    "distil.short_text_prob": 0.3, "teacher.hidden": 0.0, "data.train_split": None, "train.patience": None,
-}  # fmt: skip
-"""Settings of earlier versions that were removed, each with the value that had no effect."""
-ADDED: dict[str, Json] = {"model.pooling": "cls", "optim.head_rate_scale": 1.0}
-"""Settings that earlier versions did not have, each with the value for what they did; null needs no mention."""
-
-
 def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:
     """Return section.name and value for every section of a table; keys outside sections keep their names."""
     dotted: dict[str, Json] = {}

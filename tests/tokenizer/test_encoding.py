@@ -210,19 +210,3 @@ def test_official_cases_of_wordpiece_and_its_special_names(wordpiece: Tokenizer)
     assert encoding.segments == [0, 0, 0, 0, 1, 1] and wordpiece.decode(encoding.ids) == "want you"
     assert [wordpiece.piece(k) for k in range(11) if not wordpiece.starts_word[k]] == ["##want", "##ed", "##ing"]
     assert wordpiece.decode(wordpiece.encode("unwanted xx").ids) == "unwanted ⁇"
-
-
-def test_control_sentencepiece_itself_refuses_a_lone_surrogate(own: Tokenizer) -> None:
-    text = "a \ud800"
-    assert own.encode(text).ids == own.encode("a \ufffd").ids
-    with pytest.raises((RuntimeError, UnicodeEncodeError)):
-        own._model._processor.encode(text)
-
-
-def test_control_offsets_of_the_normalized_text_do_not_slice_the_original(own: Tokenizer) -> None:
-    text = "½ ½ the miller saw boats"
-    normalized = own._model.normalizer.normalize(text)
-    assert normalized != text
-    theirs, ours = own.encode(normalized).offsets[-1], own.encode(text).offsets[-1]
-    assert text[slice(*ours)] == normalized[slice(*theirs)]
-    assert text[slice(*theirs)] != normalized[slice(*theirs)]

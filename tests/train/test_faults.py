@@ -17,17 +17,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from litebert.config import FinetuneConfig, OptimConfig, TrainConfig
+from litebert.config import OptimConfig, TrainConfig
 from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError
 from litebert.folder import load_model
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
-from litebert.settings import RETIRED, resolve, settings_from_words
 from litebert.tasks.pretraining import Loss, Pretraining
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of, verify
 from litebert.train.pretrain import pretrain
-from litebert.train.run import RunLog, Session, begin
+from litebert.train.run import RunLog, Session
 from tests.kills import killed
 
 from .conftest import Configure, EachStep, at, checkpoints_of, state_of
@@ -64,27 +63,6 @@ def test_a_resume_with_other_settings_is_refused_if_they_change_numbers(tmp_path
     with pytest.raises(LitebertError, match=r"LB-505[\s\S]*train\.seed: 12345 -> 7"):
         pretrain(configure("train.seed=7"), tmp_path, is_quiet=True)
     assert pretrain(configure("train.log_every=1", "train.keep_checkpoints=1"), tmp_path) == 0
-    recorded = json.loads((tmp_path / "run.json").read_text())
-    for name, value in (("distil.relations", 1.0), ("train.spike_sigma", 6.0), ("objective.sentence", "contrast")):
-        (tmp_path / "run.json").write_text(json.dumps({**recorded, "settings": recorded["settings"] | {name: value}}))
-        with pytest.raises(LitebertError, match=rf"LB-505[\s\S]*{name}: {value} -> "):  # a setting that is gone
-            pretrain(configure(), tmp_path, is_quiet=True)
-    (tmp_path / "run.json").write_text(json.dumps({**recorded, "settings": recorded["settings"] | RETIRED}))
-    assert pretrain(configure(), tmp_path, is_quiet=True) == 0  # these settings are gone, and had no effect
-
-
-def test_a_run_from_before_a_setting_existed_resumes_with_the_value_for_what_it_did(tmp_path: Path) -> None:
-    words = ["task.name=mrpc", "data.folder=.", "model.start=.", "model.pooling=cls"]
-    usual, other = (
-        resolve(FinetuneConfig, settings_from_words([*words, f"optim.head_rate_scale={n}"])) for n in (1, 2)
-    )
-    begin(tmp_path, usual, data={})
-    recorded = json.loads((tmp_path / "run.json").read_text())
-    del recorded["settings"]["model.pooling"], recorded["settings"]["optim.head_rate_scale"]
-    (tmp_path / "run.json").write_text(json.dumps(recorded))
-    assert not begin(tmp_path, usual, data={})
-    with pytest.raises(LitebertError, match=r"LB-505[\s\S]*optim\.head_rate_scale: 1\.0 -> 2\.0\n"):
-        begin(tmp_path, other, data={})
 
 
 def test_two_processes_cannot_train_in_one_folder(
@@ -398,10 +376,3 @@ def test_a_terminal_shows_a_progress_bar_that_lines_replace(tmp_path: Path, monk
     shown = screen.getvalue()
     assert shown.count("\r\x1b[K") == 11 and " 25%  step 10/40  left " in shown
     assert shown.endswith("\r\x1b[Kheld out\n")
-
-
-def test_the_checkpoint_of_an_earlier_version_is_resumed() -> None:
-    """It has no position in the schedule and no `first_loss`."""
-    earlier = {"step": 4, "skipped_in_a_row": 0, "window": [1.0, 2.0], "window_tokens": 7}
-    progress = RunProgress.model_validate(earlier | {"losses": [1.0], "omitted": 2})
-    assert progress == RunProgress(step=4, position=4.0, window=(1.0, 2.0), window_tokens=7)

@@ -20,7 +20,7 @@ from litebert.inference import Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measure_split
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import Run, read_metrics
-from litebert.settings import RETIRED, SUITED, Resolved, Setting, resolve, settings_from_words
+from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words
 from litebert.tasks.finetuning import MAX_EPOCHS, adapt_defaults
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare
@@ -108,7 +108,7 @@ def test_an_ensemble_answers_with_the_mean_even_without_the_training_file(
         finetune(configure(f"train.seed={seed}", "train.steps=2", f"data.train={table}"), run, is_quiet=True)
     (tmp_path / "new.csv").write_text("text\nAnna loved it.\nBert left.\n", encoding="utf-8")
     recorded = json.loads((runs[0] / "run.json").read_text())  # an earlier version had settings that are gone
-    (runs[0] / "run.json").write_text(json.dumps(recorded | {"settings": recorded["settings"] | RETIRED}))
+    (runs[0] / "run.json").write_text(json.dumps(recorded | {"settings": recorded["settings"] | {"train.patience": 3}}))
     given = []
     for _ in range(2):
         members = [Finetuned.open(run) for run in runs]

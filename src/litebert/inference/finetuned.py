@@ -19,7 +19,7 @@ from litebert.inference.inputs import open_network
 from litebert.interop import Quantized
 from litebert.nn import AlbertForTask, group_by_length
 from litebert.runs import RUN_FILE, Run
-from litebert.settings import RETIRED, Schema, Setting, resolve
+from litebert.settings import Schema, Setting, fields_of, resolve
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset, Feature, collate, frame_ids
 from litebert.tasks.named import open_dataset
@@ -129,8 +129,8 @@ def precision_of(config: PretrainConfig | FinetuneConfig | None) -> Precision:
 
 
 def recorded_config(kind: type[Schema], run: Run) -> Schema:
-    """Return the configuration of a run from the settings in its run.json."""
-    given = {key: Setting(value, RUN_FILE) for key, value in run.settings.items() if key not in RETIRED}
+    """Return the configuration of a run from its run.json, without settings that this version no longer has."""
+    given = {key: Setting(value, RUN_FILE) for key, value in run.settings.items() if key in fields_of(kind)}
     return resolve(kind, given).config
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -34,7 +34,7 @@ class RunProgress(BaseModel):
     """The progress of a run."""
 
     step: int = 0  # steps done
-    position: float = Field(default_factory=lambda given: float(given["step"]))  # in the schedule
+    position: float = 0.0  # in the schedule
     stride: float = 1.0  # schedule steps per training step; varies in a run by the clock
     seconds: float = 0.0  # spent, in a run by the clock
     skipped_in_a_row: int = 0  # steps with a loss or gradient that is not finite

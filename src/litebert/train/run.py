@@ -28,7 +28,7 @@ from litebert.folder import save_model
 from litebert.hub.card import write_card
 from litebert.nn import Network
 from litebert.objectives.sampling import STOP_SIGNALS
-from litebert.settings import ADDED, RETIRED, Resolved, difference, flatten
+from litebert.settings import Resolved, difference, flatten
 from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
 
@@ -134,11 +134,10 @@ def begin(
             free, run = FREE_SETTINGS | {"train.seed"}, runs.Run(group).seeds[0]
         # settings and data must be those of the run, except for settings that do not affect the numbers
         if runs.is_run(run.folder):
-            before = {n: value for n, value in ADDED.items() if n in settings}
-            before |= {n: value for n, value in run.settings.items() if n not in RETIRED or value != RETIRED[n]}
-            before |= {f"data of {n}": value for n, value in run.file.data.items()}
-            # an earlier version may have recorded less about the data
-            after = settings | {f"data of {n}": value for n, value in data.items() if n in run.file.data}
+            before, after = (
+                given | {f"data of {n}": value for n, value in described.items()}
+                for given, described in ((run.settings, run.file.data), (settings, data))
+            )
             if binding := [each for each in difference(before, after) if each.split(":")[0] not in free]:
                 what, received = f"{run.folder} was begun with other settings", "; ".join(binding)
                 expected, advice = "the settings in its run.json", "repeat the first command, or choose another --name"

@@ -115,9 +115,7 @@ class RowReading(ABC, Generic[Example, Answer]):
         """Return the index of a label."""
         if label is None:
             what = f"{place}: there is no label in column {self.columns.all(self.learnt)[0]}"
-            advice = (
-                "correct the row; to train: data.missing_labels=skip, or --problem multi-label if a row may have none"
-            )
+            advice = "correct it; to train: data.missing_labels=skip, or --problem multi-label if a row may have none"
             raise LitebertError("LB-857", what, next=advice)
         if label not in self.numbers:
             some = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
