@@ -109,11 +109,6 @@ def test_hostile_safetensors_are_refused_before_anything_is_allocated(weights: P
         load_model(weights.parent)
 
 
-def test_control_memory_that_torch_allocates_is_noticed() -> None:
-    with pytest.raises(AssertionError), memory_below(32 << 20):
-        torch.ones(1 << 27)  # 512 MB: the system may page out some of what was there before
-
-
 def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(weights: Path) -> None:
     folder, data = weights.parent, weights.read_bytes()
     assert not load_model(folder).notes

@@ -135,8 +135,7 @@ def evaluate(
     from litebert.tasks.named.questions import score_predictions
 
     assert predictions is not None
-    odds = None if null_odds is None else Path(null_odds)
-    return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)})
+    return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=null_odds)})
 
 
 def _evaluate_finetuned(

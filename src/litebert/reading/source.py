@@ -3,7 +3,6 @@
 Object storage such as S3 is reached through obstore. Memory is bounded, and every error names the file and the line.
 """
 
-import glob
 import gzip
 import stat
 import sys
@@ -125,9 +124,10 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
 
 def find_file(path: Path) -> Source:
     """Return the named file, or its compressed form."""
-    if path.is_dir():
-        raise _unreadable(str(path), OSError(0, "it is a folder"))
-    return find_files(path.parent, [glob.escape(path.name)])[0]
+    for place in (path, *(path.with_name(path.name + each) for each in COMPRESSIONS if path.name)):
+        if place.is_file():
+            return _source(str(place), place.stat().st_size)
+    raise _unreadable(str(path), OSError(0, "it is a folder" if path.is_dir() else "there is no such file"))
 
 
 def is_url(name: str) -> bool:

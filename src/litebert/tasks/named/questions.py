@@ -137,7 +137,7 @@ def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAn
     return {name: json.dumps(content, indent=4) + "\n" for name, content in files.items()}
 
 
-def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | None = None) -> dict[str, float]:
+def score_predictions(dataset: Path, predictions: Path, *, null_odds: str | Path | None = None) -> dict[str, float]:
     """Score predictions (question id -> answer) against a file of SQuAD 1.1 or 2.0; the file shows which.
 
     Questions without a prediction are listed on stderr and counted as `unanswered`. As in the official scripts, they
@@ -157,11 +157,13 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
         shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         say(f"{len(missing):,} of {len(wanted):,} questions have no prediction and {consequence}: {shown}")
     unanswered = {"unanswered": len(missing)}
-    if not is_version_2:
-        return squad1_measures(wanted, found) | unanswered
     if null_odds is None:
-        return squad2_measures(wanted, found) | unanswered
-    nulls = validate(_NUMBERS, read_json(find_file(null_odds)), str(null_odds), "question id to number")
+        measures = squad2_measures if is_version_2 else squad1_measures
+        return measures(wanted, found) | unanswered
+    if not is_version_2:
+        what = f"{source.name} is a file of SQuAD 1.1, which has no null scores"
+        raise LitebertError("LB-810", what, next="omit --null-odds")
+    nulls = validate(_NUMBERS, read_json(find_file(Path(null_odds))), str(null_odds), "question id to number")
     if lacking := [key for key in wanted if key in found and key not in nulls]:
         what = f"{null_odds} lacks the scores of questions that are answered"
         received, advice = f"no null score for {lacking[0]}", "write both files in one go, or omit --null-odds"
