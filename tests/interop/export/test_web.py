@@ -196,7 +196,6 @@ def test_a_fine_tuned_models_page_labels_as_the_command_does(tmp_path: Path) -> 
     with _opened(tmp_path / "page", "classify") as page:
         for text, ours in zip(NEW_REVIEWS, expected, strict=True):
             found = {row["label"]: row["value"] for row in _ask(page, "classify", {"text": text})}
-            assert [max(found, key=found.__getitem__)] == ours["labels"]
             assert found == pytest.approx(ours["values"], abs=0.05)
         pair = NEW_REVIEWS[0], NEW_REVIEWS[3]
         for field, text in zip(page.locator("#classify textarea").all(), pair, strict=True):
