@@ -217,19 +217,19 @@ def int8_steps(albert: Albert, *, extra: tuple[Kernel, ...] = ()) -> list[steps.
         (project, mix), (widen, output) = first[i], second[j]
         norm, act, (mean, mean_after) = attention[i].norm, feed_forward[j].hidden_act, shifts[step]
         norm_bias = norm.bias - mean_after  # so the next products read centred inputs; their biases compensate
-        mixing = steps.AttentionLayers(
+        attention_layers = steps.AttentionLayers(
             project=lambda x, _: project(quantize(x - mean, of_input), of_input, project_bias, dtype=inner),
             attend=attend,
             output=lambda x, y: mix(quantize(x.float(), of_mixed), of_mixed, mix_bias, add=y),
             norm=lambda x: F.layer_norm(x, norm.normalized_shape, norm.weight, norm_bias, norm.eps),
             heads=attention[i].heads,
         )
-        widening = steps.FeedForwardLayers(
+        feed_forward_layers = steps.FeedForwardLayers(
             intermediate=lambda x, _: widen(quantize(x, of_middle), of_middle, wide_bias, activation=act, onto=of_wide),
             output=lambda x, y: output(x, of_wide, output_bias, add=y),
             norm=norms[j],
         )
-        return partial(steps.block, mixing, widening)
+        return partial(steps.block, attention_layers, feed_forward_layers)
 
     return [bind(step, i, j) for step, (i, j) in enumerate(albert.plan)]
 

@@ -125,9 +125,10 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
 def find_file(path: Path) -> Source:
     """Return the named file, or its compressed form."""
     for place in (path, *(path.with_name(path.name + each) for each in COMPRESSIONS if path.name)):
-        if place.is_file():
+        if place.is_file() and not path.is_dir():
             return _source(str(place), place.stat().st_size)
-    raise _unreadable(str(path), OSError(0, "it is a folder" if path.is_dir() else "there is no such file"))
+    other = "it is a pipe or a device" if path.exists() else "there is no such file"
+    raise _unreadable(str(path), OSError(0, "it is a folder" if path.is_dir() else other))
 
 
 def is_url(name: str) -> bool:

@@ -275,11 +275,11 @@ class Distillation(Task[Lesson]):
         ids = unmask(batch)
         (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device_of(self.network), world)
         if is_masked and not self.distil.hidden:
-            return Lesson(work.batch, share, world, work)
+            return Lesson(work.batch, share, world, pairs=work)
         kept, targets, vectors = self.teacher.read(ids, batch.offsets, self._layers)
         if is_masked:
-            return Lesson(work.batch, share, world, work, kept, targets)
-        return Lesson(work.batch, share, world, None, kept, targets, vectors)
+            return Lesson(work.batch, share, world, pairs=work, kept=kept, targets=targets)
+        return Lesson(work.batch, share, world, kept=kept, targets=targets, vectors=vectors)
 
     def loss(self, work: Lesson) -> Loss:
         states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)

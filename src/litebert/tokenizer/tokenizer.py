@@ -262,8 +262,8 @@ class Tokenizer:
     @cached_property
     def first_alike(self) -> NDArray[np.int64]:
         """For each id, the first id with the same text: `▁man` and `man` both read "man"."""
-        first: dict[str, int] = {}
-        return np.array([first.setdefault(self.decode([index]), index) for index in range(self.vocab_size)])
+        first, texts = dict[str, int](), zip(self.texts, self.pieces, strict=True)
+        return np.array([first.setdefault(text.strip() or piece, id_) for id_, (text, piece) in enumerate(texts)])
 
     @cached_property
     def textless_ids(self) -> list[int]:

@@ -134,13 +134,13 @@ def begin(
             free, run = FREE_SETTINGS | {"train.seed"}, runs.Run(group).seeds[0]
         # settings and data must be those of the run, except for settings that do not affect the numbers
         if runs.is_run(run.folder):
-            before, after = (
-                given | {f"data of {n}": value for n, value in described.items()}
-                for given, described in ((run.settings, run.file.data), (settings, data))
-            )
-            if binding := [each for each in difference(before, after) if each.split(":")[0] not in free]:
+            binding = [each for each in difference(run.settings, settings) if each.split(":")[0] not in free]
+            binding += [f"data of {each}" for each in difference(run.file.data, data)]
+            if binding:
                 what, received = f"{run.folder} was begun with other settings", "; ".join(binding)
                 expected, advice = "the settings in its run.json", "repeat the first command, or choose another --name"
+                if run.settings.keys() != settings.keys():
+                    advice = "another version of litebert began it: resume it with that one, or choose another --name"
                 raise LitebertError("LB-505", what, received=received, expected=expected, next=advice)
         if is_new:
             environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}

@@ -109,9 +109,8 @@ class TextClassification(Scoring[TextExample, Scores]):
         return Scores(tuple(outputs[0].tolist()))
 
     def measures(self, examples: Sequence[TextExample], answers: Sequence[Scores], /) -> dict[str, float]:
-        labels = [example.label for example in examples if example.label is not None]
-        metrics.require_some(len(labels))
-        return self.measured(labels, np.array([each.values for each in answers]))
+        metrics.require_some(sum(example.label is not None for example in examples))
+        return self.measured([label_of(each) for each in examples], np.array([each.values for each in answers]))
 
     def averaged(self, answers: Sequence[Scores], /) -> Scores:
         return Scores.mean(answers)

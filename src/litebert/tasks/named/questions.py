@@ -145,6 +145,9 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: str | Path
     """
     source = find_file(dataset)
     examples, is_version_2 = read_squad(source)
+    if null_odds is not None and not is_version_2:
+        what = f"no question in {source.name} has is_impossible, so they are scored as SQuAD 1.1, without null scores"
+        raise LitebertError("LB-810", what, next="omit --null-odds")
     wanted, given = spans.gold(examples), read_json(find_file(predictions))
     found = validate(_TEXTS, given, str(predictions), "question id to answer")
     if wanted.keys().isdisjoint(found):
@@ -160,9 +163,6 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: str | Path
     if null_odds is None:
         measures = squad2_measures if is_version_2 else squad1_measures
         return measures(wanted, found) | unanswered
-    if not is_version_2:
-        what = f"{source.name} is a file of SQuAD 1.1, which has no null scores"
-        raise LitebertError("LB-810", what, next="omit --null-odds")
     nulls = validate(_NUMBERS, read_json(find_file(Path(null_odds))), str(null_odds), "question id to number")
     if lacking := [key for key in wanted if key in found and key not in nulls]:
         what = f"{null_odds} lacks the scores of questions that are answered"
