@@ -335,7 +335,7 @@ def test_guesses_are_listed_in_the_notes(write: Write) -> None:
         f"{path}: semicolons between cells, names in the first line",
         "columns: text=review label=stars; not used: when",
         "problem: classification; 2 labels: 1 (9), 5 (9)",
-        "evaluated on: about 10 % of the rows, the same share of each label",
+        "evaluated on: about 10 % of the rows; equal texts stay together",
     )
     rows = [{"a": "A man is asleep.", "b": f"He dreams of {n}.", "label": "yn"[n % 2]} for n in range(20)]
     del rows[0]["b"]  # a column need not be in the first row

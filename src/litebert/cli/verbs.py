@@ -259,8 +259,8 @@ def _read_words(verb: Verb, given: dict[str, Any]) -> tuple[list[Source], list[R
         rows = [typed | dict(zip(CHOICES, choices, strict=False)) | shared]
     for row in rows:
         if wrong := [name for name in needed if name not in row or not row[needed[0]].strip()]:
-            how = " (--context TEXT or --file FILE)" * ("context" in needed)
-            received = " and ".join(words)[:200].strip() or "a blank"
+            how = " (--context TEXT or --file FILE)" if "context" in needed else " text" * (needed[0] == "first")
+            received = " and ".join(filter(str.strip, words))[:200] or "a blank"
             raise RequestError("LB-947", f"{verb.name} needs a {wrong[0]}{how}", received=received, next=example)
     return [], list(rows), shared
 

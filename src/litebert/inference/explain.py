@@ -60,7 +60,7 @@ class Question(NamedTuple):
 def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
     """Attribute the score of an answer to the words of its texts."""
     if verb not in QUESTIONS:
-        advice = 'model.explain("similar", "a cat", "a kitten")'
+        advice = 'litebert explain similar "a cat" "a kitten"'
         raise no_such_name("LB-873", "answers of this verb cannot be explained", verb, QUESTIONS, next=advice)
     takes = inspect.signature(QUESTIONS[verb])
     try:

@@ -496,7 +496,7 @@ def table_dataset(
         reading = kind(chosen, settled["problem"], tuple(settled["labels"]))
     else:
         reading, notes = settle(open_table(train, has_header=chosen_columns(columns).has_header), columns, problem)
-        notes.append(f"evaluated on: {dev or f'about {held_out * 100:g} % of the rows, the same share of each label'}")
+        notes.append(f"evaluated on: {dev or f'about {held_out * 100:g} % of the rows; equal texts stay together'}")
         for path in filter(None, (train, dev) if skips_unlabelled else ()):
             number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
             notes.append(f"{path.name}: omitted {format_count(number, 'row')} without a label")
