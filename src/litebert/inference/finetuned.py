@@ -130,7 +130,7 @@ def precision_of(config: PretrainConfig | FinetuneConfig | None) -> Precision:
 
 def recorded_config(kind: type[Schema], run: Run) -> Schema:
     """Return the configuration of a run from its run.json, without settings that this version no longer has."""
-    given = {key: Setting(value, RUN_FILE) for key, value in run.settings.items() if key in fields_of(kind)}
+    given = {key: Setting(run.settings[key], RUN_FILE) for key in fields_of(kind) if key in run.settings}
     return resolve(kind, given).config
 
 
