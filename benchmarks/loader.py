@@ -1,7 +1,7 @@
 """How fast one core makes masked pretraining pairs: python -m benchmarks.loader.
 
-The corpus is made up: 2,000 documents of 40 sentences of 8 to 40 pieces, 72 % of which start a word.
-CPU time of one process, median and extremes of 7 rounds after a warm-up.
+The corpus is made up: 2,000 documents of 40 sentences of 8 to 40 pieces, 72 % of which
+start a word. CPU time of one process, median and extremes of 7 rounds after a warm-up.
 """
 
 import time
@@ -18,24 +18,35 @@ from litebert.corpus import Shard
 from litebert.objectives.sampling import Loader, Sampling, plan_epoch
 from litebert.objectives.sequences import Library
 
-NUM_DOCUMENTS, SENTENCES_PER_DOCUMENT, VOCAB_SIZE, BATCH_SIZE = 2_000, 40, 30_000, 64
+NUM_DOCUMENTS = 2_000
+SENTENCES_PER_DOCUMENT = 40
+VOCAB_SIZE = 30_000
+BATCH_SIZE = 64
 
 
 def corpus() -> tuple[Shard, Any]:
     """Make the corpus, and the part of its tokenizer that sampling reads."""
-    lengths = rng.integers(0, "benchmark-length", 8, 40, np.arange(NUM_DOCUMENTS * SENTENCES_PER_DOCUMENT))
+    lengths = rng.integers(
+        0, "benchmark-length", 8, 40, np.arange(NUM_DOCUMENTS * SENTENCES_PER_DOCUMENT)
+    )
     sentences = np.concatenate(([0], np.cumsum(lengths)))
-    tokens = rng.integers(0, "benchmark-token", 5, VOCAB_SIZE - 1, np.arange(sentences[-1]))
+    tokens = rng.integers(
+        0, "benchmark-token", 5, VOCAB_SIZE - 1, np.arange(sentences[-1])
+    )
     documents = np.arange(NUM_DOCUMENTS + 1) * SENTENCES_PER_DOCUMENT
     starts = rng.uniform(0, "benchmark-start", np.arange(VOCAB_SIZE)) < 0.72
-    tokenizer = SimpleNamespace(vocab_size=VOCAB_SIZE, cls_id=2, sep_id=3, mask_id=4, starts_word=starts)
+    tokenizer = SimpleNamespace(
+        vocab_size=VOCAB_SIZE, cls_id=2, sep_id=3, mask_id=4, starts_word=starts
+    )
     return Shard(tokens.astype(np.uint16), sentences, documents), tokenizer
 
 
 def open_loader(length: int, batch_size: int, sentence: str = "order") -> Loader:
     """Open the corpus, also in a worker process: nothing here imports torch."""
     shard, tokenizer = corpus()
-    config = ObjectiveConfig.model_validate({"sentence": sentence, "max_seq_length": length})
+    config = ObjectiveConfig.model_validate(
+        {"sentence": sentence, "max_seq_length": length}
+    )
     return Loader([shard], Sampling(tokenizer, config, batch_size, seed=1))
 
 
@@ -44,20 +55,41 @@ def main(*, length: int = 512, rounds: int = 7) -> None:
     print(machine())
     lines = []
     for sentence in ("order", "order-official", "next", "none"):
-        loader, sizes, rates = open_loader(length, BATCH_SIZE, sentence), [], []
+        loader = open_loader(length, BATCH_SIZE, sentence)
+        sizes = []
+        rates = []
         for step in range(rounds + 1):
             begin = time.process_time()
             sizes.append(len(loader.batch(step).ids))
             rates.append(sizes[-1] / (time.process_time() - begin))
-        sizes, rates = sizes[1:], rates[1:]
-        config = ObjectiveConfig.model_validate({"sentence": sentence, "max_seq_length": length})
-        library, begin = Library([corpus()[0]]), time.process_time()
+        sizes = sizes[1:]
+        rates = rates[1:]
+        config = ObjectiveConfig.model_validate(
+            {"sentence": sentence, "max_seq_length": length}
+        )
+        library = Library([corpus()[0]])
+        begin = time.process_time()
         plan = plan_epoch(library, config, seed=1, purpose="train", epoch=0)
         planned = (time.process_time() - begin) / len(plan)
-        spread = f"{median(rates) / 1e6:.2f} M ({min(rates) / 1e6:.2f}-{max(rates) / 1e6:.2f})"
+        spread = (
+            f"{median(rates) / 1e6:.2f} M"
+            f" ({min(rates) / 1e6:.2f}-{max(rates) / 1e6:.2f})"
+        )
         a_sequence = 1e6 * np.mean(sizes) / BATCH_SIZE / median(rates)
-        lines.append([f"`{sentence}`", spread, f"{a_sequence:.0f}", f"{1e6 * planned:.2f}"])
-    print(table(["objective", "tokens/s", "µs a sequence", "µs an instance to plan an epoch"], lines))
+        lines.append(
+            [f"`{sentence}`", spread, f"{a_sequence:.0f}", f"{1e6 * planned:.2f}"]
+        )
+    print(
+        table(
+            [
+                "objective",
+                "tokens/s",
+                "µs a sequence",
+                "µs an instance to plan an epoch",
+            ],
+            lines,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""One pretraining step of the same network on the same tokens: litebert's, and transformers' as its users run it."""
+"""One pretraining step of the same network on the same tokens: litebert's, and
+transformers' as its users run it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +16,9 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 
-MASKED_SHARE, RATE, CLIP_NORM = 0.15, 2e-5, 1.0
+MASKED_SHARE = 0.15
+RATE = 2e-5
+CLIP_NORM = 1.0
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -44,17 +48,27 @@ def masked_positions(texts: Texts) -> Tensor:
 
 def our_work(texts: Texts, device: torch.device | str = "cpu") -> PretrainingWork:
     """Return a batch that is a whole step: masked words and sentence order."""
-    masked, batch = masked_positions(texts), Batch.from_lists(texts.ids, texts.segments)
+    masked = masked_positions(texts)
+    batch = Batch.from_lists(texts.ids, texts.segments)
     labels = torch.arange(len(texts.ids)) % 2
     ids = batch.ids[masked]
     counts = len(masked), len(texts.ids)
-    return PretrainingWork(batch.to(device), masked.to(device), ids.to(device), labels.to(device), *counts)
+    return PretrainingWork(
+        batch.to(device), masked.to(device), ids.to(device), labels.to(device), *counts
+    )
 
 
-def our_step(network: AlbertForPretraining, texts: Texts, *, optimizer: str = "adamw", by_trainer: bool = True) -> Step:
+def our_step(
+    network: AlbertForPretraining,
+    texts: Texts,
+    *,
+    optimizer: str = "adamw",
+    by_trainer: bool = True,
+) -> Step:
     """Return litebert's step as its trainer takes it, on the device of the network.
 
-    The trainer itself needs packages that a stock GPU image lacks; without it, the parts are the same.
+    The trainer itself needs packages that a stock GPU image lacks; without it, the
+    parts are the same.
     """
     work = our_work(texts, next(network.parameters()).device)
     task = Pretraining(network.train(), held_out=(), train=TrainConfig())
@@ -75,32 +89,56 @@ def our_step(network: AlbertForPretraining, texts: Texts, *, optimizer: str = "a
     return replace(parts, whole=partial(training_step, task, [work], built, **given))
 
 
-SHARED = ["vocab_size", "embedding_size", "hidden_size", "intermediate_size", "hidden_act", "layer_norm_eps"]
-SHARED += ["num_hidden_layers", "num_attention_heads", "hidden_dropout_prob", "attention_probs_dropout_prob"]
+SHARED = [
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "intermediate_size",
+    "hidden_act",
+    "layer_norm_eps",
+]
+SHARED += [
+    "num_hidden_layers",
+    "num_attention_heads",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+]
 SHARED += ["max_position_embeddings"]
 """Settings with the same name in both libraries."""
 
 
-def their_network(config: AlbertConfig, ours: AlbertForPretraining | None = None) -> nn.Module:
+def their_network(
+    config: AlbertConfig, ours: AlbertForPretraining | None = None
+) -> nn.Module:
     """Return transformers' network, with our weights if they are given."""
     import transformers
 
     from litebert.folder.names import tensor_names
 
     shared = {name: getattr(config, name) for name in SHARED}
-    theirs = transformers.AlbertForPreTraining(transformers.AlbertConfig(**shared, attn_implementation="sdpa"))
+    theirs = transformers.AlbertForPreTraining(
+        transformers.AlbertConfig(**shared, attn_implementation="sdpa")
+    )
     if ours is not None:
-        weights = {n: values for name, values in ours.state_dict().items() for n in tensor_names(name, config)}
+        weights = {
+            n: values
+            for name, values in ours.state_dict().items()
+            for n in tensor_names(name, config)
+        }
         unknown = theirs.load_state_dict(weights, strict=False).unexpected_keys
         assert not unknown, unknown
-        if not config.projects_embeddings:  # as wide as the layers: transformers projects anyway
+        # as wide as the layers: transformers projects anyway
+        if not config.projects_embeddings:
             nn.init.eye_(theirs.albert.encoder.embedding_hidden_mapping_in.weight)
             nn.init.zeros_(theirs.albert.encoder.embedding_hidden_mapping_in.bias)
     return theirs.train()
 
 
-def their_step(network: nn.Module, texts: Texts, *, precision: str = "bf16", forward: Any = None) -> Step:
-    """Return the step of transformers' Trainer: autocast in bf16, torch's fused AdamW, a padded rectangle.
+def their_step(
+    network: nn.Module, texts: Texts, *, precision: str = "bf16", forward: Any = None
+) -> Step:
+    """Return the step of transformers' Trainer: autocast in bf16, torch's fused AdamW,
+    a padded rectangle.
 
     `forward` is the compiled network, if there is one.
     """
@@ -108,7 +146,8 @@ def their_step(network: nn.Module, texts: Texts, *, precision: str = "bf16", for
     inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
     if texts.mask.all():
         del inputs["attention_mask"]  # nothing is padded
-    flat, masked = torch.cat([torch.tensor(each) for each in texts.ids]), masked_positions(texts)
+    flat = torch.cat([torch.tensor(each) for each in texts.ids])
+    masked = masked_positions(texts)
     wanted = torch.full_like(flat, -100)
     wanted[masked] = flat[masked]
     rectangle = torch.full(texts.mask.shape, -100)
@@ -130,7 +169,9 @@ def their_step(network: nn.Module, texts: Texts, *, precision: str = "bf16", for
 
 
 def without_dropout(network: nn.Module, step: Step) -> float:
-    """Return the loss in evaluation mode: transformers' sentence-order head has dropout."""
+    """Return the loss in evaluation mode: transformers' sentence-order head has
+    dropout.
+    """
     network.eval()
     with torch.no_grad():
         value = step.loss().float().item()
@@ -138,16 +179,31 @@ def without_dropout(network: nn.Module, step: Step) -> float:
     return value
 
 
-# Operations: multiplications and additions of the products, layers unrolled (never 6N: weights are shared)
+# Operations: multiplications and additions of the products, layers unrolled (never 6N:
+# weights are shared)
 
 
-def forward_flops(config: AlbertConfig, lengths: Sequence[int], num_masked: int = 0) -> int:
-    """Count the encoder's products for sequences of these lengths, and those of the masked-word head."""
-    size, wide, small = config.hidden_size, config.intermediate_size, config.embedding_size
-    a_token = config.num_steps * 2 * (4 * size * size + 2 * size * wide) + 2 * small * size
+def forward_flops(
+    config: AlbertConfig, lengths: Sequence[int], num_masked: int = 0
+) -> int:
+    """Count the encoder's products for sequences of these lengths, and those of the
+    masked-word head.
+    """
+    size = config.hidden_size
+    wide = config.intermediate_size
+    small = config.embedding_size
+    a_token = (
+        config.num_steps * 2 * (4 * size * size + 2 * size * wide) + 2 * small * size
+    )
     attention = config.num_steps * 4 * size * sum(n * n for n in lengths)
-    return a_token * sum(lengths) + attention + 2 * num_masked * small * (size + config.vocab_size)
+    return (
+        a_token * sum(lengths)
+        + attention
+        + 2 * num_masked * small * (size + config.vocab_size)
+    )
 
 
 def step_flops(config: AlbertConfig, texts: Texts) -> int:
-    return 3 * forward_flops(config, texts.lengths, round(MASKED_SHARE * texts.num_tokens))
+    return 3 * forward_flops(
+        config, texts.lengths, round(MASKED_SHARE * texts.num_tokens)
+    )

@@ -1,4 +1,6 @@
-"""What the benchmarks read: the test data (LITEBERT_TEST_DATA), made-up tokens, and real texts as they arrive."""
+"""What the benchmarks read: the test data (LITEBERT_TEST_DATA), made-up tokens, and
+real texts as they arrive.
+"""
 
 import csv
 import gzip
@@ -13,25 +15,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-DATA = Path(os.environ.get("LITEBERT_TEST_DATA", Path(__file__).parents[1] / "../shared/data"))
+DATA = Path(
+    os.environ.get("LITEBERT_TEST_DATA", Path(__file__).parents[1] / "../shared/data")
+)
 VOCABULARY = DATA / "tokenizer" / "spiece.model"
 MAX_LENGTH = 512
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a compressed file: JSON lines, or a table with tabs and no quotes (CoLA's has no heading)."""
+    """Yield the rows of a compressed file: JSON lines, or a table with tabs and no
+    quotes (CoLA's has no heading).
+    """
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         if ".jsonl" in path.name:
             yield from map(json.loads, lines)
             return
-        names = ("source", "label", "original", "sentence") if "CoLA" in path.parts else None
+        names = (
+            ("source", "label", "original", "sentence")
+            if "CoLA" in path.parts
+            else None
+        )
         yield from csv.DictReader(lines, names, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def documents() -> Iterator[str]:
     for book in rows(DATA / "text" / "books.jsonl.gz"):
         yield from (chapter["text"] for chapter in book["chapters"])
-    yield from (article["text"] for article in rows(DATA / "text" / "wiki_articles.jsonl.gz"))
+    yield from (
+        article["text"] for article in rows(DATA / "text" / "wiki_articles.jsonl.gz")
+    )
 
 
 def squad(part: str) -> list[list[dict[str, Any]]]:
@@ -52,15 +64,28 @@ TABLES = {
 
 
 def labelled(task: str) -> list[dict[str, str]]:
-    """Return the labelled rows of a task, with `a`, `b` if it has pairs, and `label`."""
+    """Return the labelled rows of a task, with `a`, `b` if it has pairs, and
+    `label`.
+    """
     if task == "imdb":
-        sides = ((side, rows(DATA / f"imdb/train-{side}.jsonl.gz")) for side in ("neg", "pos"))
-        return [{"a": row["text"], "label": side} for side, found in sides for row in found]
+        sides = (
+            (side, rows(DATA / f"imdb/train-{side}.jsonl.gz"))
+            for side in ("neg", "pos")
+        )
+        return [
+            {"a": row["text"], "label": side} for side, found in sides for row in found
+        ]
     name, texts, label = TABLES[task]
     kept = (
         row for row in rows(DATA / name) if None not in (*row, *row.values())
     )  # a row with too many or too few tabs
-    return [{**dict(zip("ab", (row[text] for text in texts), strict=False)), "label": row[label]} for row in kept]
+    return [
+        {
+            **dict(zip("ab", (row[text] for text in texts), strict=False)),
+            "label": row[label],
+        }
+        for row in kept
+    ]
 
 
 @dataclass(frozen=True)
@@ -86,39 +111,70 @@ class Texts:
         ids, segments = (np.zeros(self.mask.shape, dtype=np.int64) for _ in range(2))
         ids[self.mask] = list(itertools.chain(*self.ids))
         segments[self.mask] = list(itertools.chain(*self.segments))
-        return {"input_ids": ids, "attention_mask": self.mask.astype(np.int64), "token_type_ids": segments}
+        return {
+            "input_ids": ids,
+            "attention_mask": self.mask.astype(np.int64),
+            "token_type_ids": segments,
+        }
 
 
-def made_up(lengths: Iterable[int], *, vocab_size: int = 30_000, seed: int = 1) -> Texts:
+def made_up(
+    lengths: Iterable[int], *, vocab_size: int = 30_000, seed: int = 1
+) -> Texts:
     draw = np.random.default_rng(seed)
     ids = tuple(draw.integers(5, vocab_size, length).tolist() for length in lengths)
     return Texts(ids, tuple([0] * len(each) for each in ids))
 
 
-def arriving(corpus: str, *, num_batches: int, batch_size: int = 16, skip: int = 0) -> list[Texts]:
-    """Return the first batches of SST-2, NLI or IMDB after `skip` texts, in the order of its file."""
+def arriving(
+    corpus: str, *, num_batches: int, batch_size: int = 16, skip: int = 0
+) -> list[Texts]:
+    """Return the first batches of SST-2, NLI or IMDB after `skip` texts, in the order
+    of its file.
+    """
     from litebert.tasks.kinds.family import frame_ids
     from litebert.tokenizer import Tokenizer
 
-    tokenizer, count = Tokenizer.load(VOCABULARY), num_batches * batch_size
+    tokenizer = Tokenizer.load(VOCABULARY)
+    count = num_batches * batch_size
     framed = []
     for texts in itertools.islice(stream(corpus), skip, skip + count):
         first, *second = tokenizer.encode_ids(texts)
-        framed.append(frame_ids(tokenizer, first, second[0] if second else None, max_length=MAX_LENGTH))
-    batches = (framed[begin : begin + batch_size] for begin in range(0, count, batch_size))
-    return [Texts(*(tuple(column) for column in zip(*batch, strict=True))) for batch in batches]
+        framed.append(
+            frame_ids(
+                tokenizer, first, second[0] if second else None, max_length=MAX_LENGTH
+            )
+        )
+    batches = (
+        framed[begin : begin + batch_size] for begin in range(0, count, batch_size)
+    )
+    return [
+        Texts(*(tuple(column) for column in zip(*batch, strict=True)))
+        for batch in batches
+    ]
 
 
 def sst2() -> Iterator[tuple[str, int]]:
-    return ((row["sentence"], int(row["label"])) for row in rows(DATA / "glue/SST-2/train.tsv.gz"))
+    return (
+        (row["sentence"], int(row["label"]))
+        for row in rows(DATA / "glue/SST-2/train.tsv.gz")
+    )
 
 
 def stream(corpus: str) -> Iterator[list[str]]:
-    """Yield the texts of SST-2 or IMDB (in turns of both sides), or the pairs of NLI."""
+    """Yield the texts of SST-2 or IMDB (in turns of both sides), or the pairs of
+    NLI.
+    """
     if corpus == "SST-2":
         yield from ([text] for text, _ in sst2())
     elif corpus == "NLI":
-        yield from ([r["premise"], r["hypothesis"]] for r in rows(DATA / "nli/mnli_dev_matched_a.jsonl.gz"))
+        yield from (
+            [r["premise"], r["hypothesis"]]
+            for r in rows(DATA / "nli/mnli_dev_matched_a.jsonl.gz")
+        )
     else:
-        for pair in zip(*(rows(DATA / f"imdb/train-{side}.jsonl.gz") for side in ("neg", "pos")), strict=False):
+        for pair in zip(
+            *(rows(DATA / f"imdb/train-{side}.jsonl.gz") for side in ("neg", "pos")),
+            strict=False,
+        ):
             yield from ([row["text"]] for row in pair)

@@ -1,7 +1,9 @@
-"""Our tokenizer compared with transformers', on Wikipedia paragraphs: python -m benchmarks.tokenizer --threads 1.
+"""Our tokenizer compared with transformers', on Wikipedia paragraphs: python -m
+benchmarks.tokenizer --threads 1.
 
-`AlbertTokenizer` runs transformers' own pipeline for ALBERT, `AutoTokenizer` the one that we write (its ids are ours).
-Wall time; medians and the extremes of interleaved rounds.
+`AlbertTokenizer` runs transformers' own pipeline for ALBERT, `AutoTokenizer` the one
+that we write (its ids are ours). Wall time; medians and the extremes of interleaved
+rounds.
 """
 
 import os
@@ -17,7 +19,8 @@ from litebert.tokenizer import Tokenizer
 
 
 def read_paragraphs(limit: int) -> tuple[list[str], int]:
-    texts, num_bytes = list[str](), 0
+    texts = list[str]()
+    num_bytes = 0
     for row in rows(DATA / "text" / "wiki_articles.jsonl.gz"):
         for paragraph in filter(None, row["text"].split("\n")):
             if num_bytes >= limit:
@@ -28,20 +31,27 @@ def read_paragraphs(limit: int) -> tuple[list[str], int]:
 
 
 def contenders(texts: list[str], threads: int) -> dict[str, Call]:
-    """Return the calls to compare; each gives the ids of all texts without special pieces."""
+    """Return the calls to compare; each gives the ids of all texts without special
+    pieces.
+    """
     from transformers import AlbertTokenizer, AutoTokenizer
 
     ours = Tokenizer.load(VOCABULARY)
     with tempfile.TemporaryDirectory() as folder:
         ours.save(folder, max_length=10**9)
-        albert, auto = AlbertTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+        albert = AlbertTokenizer.from_pretrained(folder)
+        auto = AutoTokenizer.from_pretrained(folder)
     fast = auto.backend_tokenizer.encode_batch_fast
     return {
         "litebert encode_ids": partial(ours.encode_ids, texts, num_threads=threads),
         "litebert encode_batch": partial(ours.encode_batch, texts, num_threads=threads),
-        "transformers AlbertTokenizer": partial(albert, texts, add_special_tokens=False),
+        "transformers AlbertTokenizer": partial(
+            albert, texts, add_special_tokens=False
+        ),
         "transformers AutoTokenizer": partial(auto, texts, add_special_tokens=False),
-        "tokenizers encode_batch_fast": lambda: [each.ids for each in fast(texts, add_special_tokens=False)],
+        "tokenizers encode_batch_fast": lambda: [
+            each.ids for each in fast(texts, add_special_tokens=False)
+        ],
     }
 
 
@@ -50,13 +60,32 @@ def main(*, threads: int = 1, rounds: int = 7, megabytes: float = 3.0) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     texts, num_bytes = read_paragraphs(int(megabytes * 1e6))
-    taken = take_turns(contenders(texts, threads), rounds=rounds + 1, clock=time.perf_counter)
-    rates = {name: [num_bytes / 1e6 / seconds for seconds in each[1:]] for name, each in taken.items()}
-    print(f"{machine()}\n{len(texts):,} paragraphs, {num_bytes / 1e6:.1f} MB, {threads} threads\n")
+    taken = take_turns(
+        contenders(texts, threads), rounds=rounds + 1, clock=time.perf_counter
+    )
+    rates = {
+        name: [num_bytes / 1e6 / seconds for seconds in each[1:]]
+        for name, each in taken.items()
+    }
+    print(
+        f"{machine()}\n{len(texts):,} paragraphs, {num_bytes / 1e6:.1f} MB, {threads}"
+        " threads\n"
+    )
     reference = median(rates["transformers AlbertTokenizer"])
-    spreads = {name: f"{median(r):.2f} ({min(r):.2f}-{max(r):.2f})" for name, r in rates.items()}
-    lines = [[name, spreads[name], f"{median(r) / reference:.2f}"] for name, r in rates.items()]
-    print(table(["contender", "MB/s, median (minimum-maximum)", "times AlbertTokenizer"], lines))
+    spreads = {
+        name: f"{median(r):.2f} ({min(r):.2f}-{max(r):.2f})"
+        for name, r in rates.items()
+    }
+    lines = [
+        [name, spreads[name], f"{median(r) / reference:.2f}"]
+        for name, r in rates.items()
+    ]
+    print(
+        table(
+            ["contender", "MB/s, median (minimum-maximum)", "times AlbertTokenizer"],
+            lines,
+        )
+    )
 
 
 if __name__ == "__main__":

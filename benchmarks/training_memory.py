@@ -1,11 +1,14 @@
-"""Memory of one pretraining step: python -m benchmarks.training_memory [--presets base,xxlarge].
+"""Memory of one pretraining step: python -m benchmarks.training_memory [--presets
+base,xxlarge].
 
-Each measurement runs in its own process, with a made-up batch of sequences of 512 tokens. The figure is the peak
-resident memory (VmHWM) of one whole step (forward, backward, update) above the memory held before, in GB. transformers'
+Each measurement runs in its own process, with a made-up batch of sequences of 512
+tokens. The figure is the peak resident memory (VmHWM) of one whole step (forward,
+backward, update) above the memory held before, in GB. transformers'
 AlbertForPreTraining has no gradient checkpointing, so it is shown without.
 
-One and two sequences are measured first. If their slope predicts that the whole batch fits --limit and --seconds, it is
-measured as well; otherwise the figure is extrapolated, and marked ~.
+One and two sequences are measured first. If their slope predicts that the whole batch
+fits --limit and --seconds, it is measured as well; otherwise the figure is
+extrapolated, and marked ~.
 """
 
 import resource
@@ -16,13 +19,16 @@ from typing import Annotated, NamedTuple
 from benchmarks.measure import apart, machine, memory, peak_bytes, table
 from litebert.cli.command import command_of
 
-LENGTH, GB = 512, 1e9
+LENGTH = 512
+GB = 1e9
 PRESETS = "tiny,mini,small,base,large,xlarge,xxlarge"
 RIVALS = ("litebert", "litebert checkpointed", "transformers")
 
 
 class Measured(NamedTuple):
-    """Bytes held before the step, bytes above these at the peak of each phase, and seconds for the step."""
+    """Bytes held before the step, bytes above these at the peak of each phase, and
+    seconds for the step.
+    """
 
     held: float
     backward: float
@@ -30,7 +36,9 @@ class Measured(NamedTuple):
     seconds: float
 
 
-def measure(preset: str, rival: str, precision: str, sequences: int, limit: float) -> Measured:
+def measure(
+    preset: str, rival: str, precision: str, sequences: int, limit: float
+) -> Measured:
     """Take one step in this process, which may not use more than `limit` GB."""
     from benchmarks.steps import DTYPES, our_step, their_network, their_step
     from benchmarks.texts import made_up
@@ -48,7 +56,8 @@ def measure(preset: str, rival: str, precision: str, sequences: int, limit: floa
         if rival == "litebert checkpointed":
             checkpoint_gradients(network.albert)
         step = our_step(network, texts, optimizer="lamb")
-    held, start = 1e6 * memory()["Rss"], time.perf_counter()
+    held = 1e6 * memory()["Rss"]
+    start = time.perf_counter()
     peaks = [peak_bytes(phase) - held for phase in (step.backward, step.update)]
     return Measured(held, *peaks, time.perf_counter() - start)
 
@@ -64,15 +73,30 @@ def main(
     """Print a row for each preset and precision."""
     print(f"{machine()}\n{sequences} x {LENGTH} tokens, GB\n")
     lines = []
-    for preset, precision in ((p, x) for p in presets.split(",") for x in precisions.split(",")):
-        peaks, cells = [], []
+    for preset, precision in (
+        (p, x) for p in presets.split(",") for x in precisions.split(",")
+    ):
+        peaks = []
+        cells = []
         for rival in RIVALS:
-            one, two = (Measured(*apart(measure, preset, rival, precision, n, limit)) for n in (1, 2))
-            backward = two.backward + (sequences - 2) * max(0, two.backward - one.backward)
-            peak, mark = max(backward, two.update), "~"
-            if peak + two.held <= limit * GB * 0.9 and two.seconds * sequences / 2 <= seconds:
-                whole = Measured(*apart(measure, preset, rival, precision, sequences, limit))
-                peak, mark = max(whole.backward, whole.update), ""
+            one, two = (
+                Measured(*apart(measure, preset, rival, precision, n, limit))
+                for n in (1, 2)
+            )
+            backward = two.backward + (sequences - 2) * max(
+                0, two.backward - one.backward
+            )
+            peak = max(backward, two.update)
+            mark = "~"
+            if (
+                peak + two.held <= limit * GB * 0.9
+                and two.seconds * sequences / 2 <= seconds
+            ):
+                whole = Measured(
+                    *apart(measure, preset, rival, precision, sequences, limit)
+                )
+                peak = max(whole.backward, whole.update)
+                mark = ""
             peaks.append(peak)
             cells.append(f"{mark}{peak / GB:.2f}")
         lines.append([preset, precision, *cells, f"{peaks[1] / peaks[2]:.2f}"])

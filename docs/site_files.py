@@ -1,4 +1,6 @@
-"""Add to the site what pages link to outside docs/, so that links work on GitHub and there: a hook of mkdocs."""
+"""Add to the site what pages link to outside docs/, so that links work on GitHub and
+there: a hook of mkdocs.
+"""
 
 import re
 from pathlib import Path
@@ -14,8 +16,15 @@ LINK = re.compile(r"(?<=\]\()((?:\.\./)*)\.\./(?=benchmarks/|Dockerfile)")
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages and figures of benchmarks/, and the Dockerfile."""
     found = (ROOT / "benchmarks").rglob("*.*")
-    for path in [*(each for each in found if each.suffix in (".md", ".svg")), ROOT / "Dockerfile"]:
-        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    for path in [
+        *(each for each in found if each.suffix in (".md", ".svg")),
+        ROOT / "Dockerfile",
+    ]:
+        files.append(
+            File.generated(
+                config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)
+            )
+        )
     return files
 
 

@@ -1,4 +1,6 @@
-"""Fixtures that all tests share: the real data, a text, a corpus, a small model, and the desk with its runs."""
+"""Fixtures that all tests share: the real data, a text, a corpus, a small model, and
+the desk with its runs.
+"""
 
 import os
 import re
@@ -20,7 +22,9 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep litebert's cache out of the developer's home; matplotlib's, which takes long to make, stays there."""
+    """Keep litebert's cache out of the developer's home; matplotlib's, which takes long
+    to make, stays there.
+    """
     os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
@@ -28,7 +32,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """Return the folder of real data; without it skip the test, or fail in CI."""
-    folder = Path(os.environ.get("LITEBERT_TEST_DATA", ROOT / "../shared/data")).resolve()
+    folder = Path(
+        os.environ.get("LITEBERT_TEST_DATA", ROOT / "../shared/data")
+    ).resolve()
     if not folder.is_dir():
         reason = f"real data not found: set LITEBERT_TEST_DATA (looked in {folder})"
         if os.environ.get("CI"):
@@ -49,8 +55,12 @@ def blocks(page: Path | str, language: str = "python") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def made_by_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str = "") -> dict[str, object]:
-    """Run the last block of a how-to page, and return its names; a block before it is written as a module."""
+def made_by_page(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str = ""
+) -> dict[str, object]:
+    """Run the last block of a how-to page, and return its names; a block before it is
+    written as a module.
+    """
     *files, use = blocks(Path(f"docs/extending/{name}.md"))
     for file in files:
         (folder / f"{module}.py").write_text(file)
@@ -62,7 +72,16 @@ def made_by_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, modul
 
 
 PEOPLE = ["Anna", "Bert", "Clara", "David", "Emma", "Felix", "Greta", "Henry"]
-PLACES = ["house", "garden", "market", "river", "forest", "school", "station", "harbour"]
+PLACES = [
+    "house",
+    "garden",
+    "market",
+    "river",
+    "forest",
+    "school",
+    "station",
+    "harbour",
+]
 THINGS = ["a red ball", "an old map", "three apples", "a small boat", "a blue letter"]
 STORY = """In the morning {who} walked to the {where}.
 There {who} found {what} under a tree.
@@ -70,14 +89,20 @@ Nobody at the {where} knew where it came from.
 So {who} took {what} home before noon.
 After lunch {who} showed it to the neighbours, who laughed.
 In the evening {who} brought it back to the {where}.
-At night the {where} was quiet again, and {who} slept well."""  # each sentence refers to the one before
+# each sentence refers to the one before
+At night the {where} was quiet again, and {who} slept well."""
 
 
 @pytest.fixture(scope="session")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a text of 200 short stories: one sentence per line, a blank line between documents."""
+    """Write a text of 200 short stories: one sentence per line, a blank line between
+    documents.
+    """
     path = tmp_path_factory.mktemp("text") / "stories.txt"
-    documents = (STORY.format(who=PEOPLE[n % 8], where=PLACES[n // 8 % 8], what=THINGS[n % 5]) for n in range(200))
+    documents = (
+        STORY.format(who=PEOPLE[n % 8], where=PLACES[n // 8 % 8], what=THINGS[n % 5])
+        for n in range(200)
+    )
     path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     return path
 
@@ -85,10 +110,18 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def corpus(stories: Path) -> Path:
     """Build a corpus of the stories with its own vocabulary and a held-out split."""
-    vocabulary, folder = stories.parent / "tokenizer", stories.parent / "corpus"
+    vocabulary = stories.parent / "tokenizer"
+    folder = stories.parent / "corpus"
     lines = stories.read_text(encoding="utf-8").splitlines()
     Tokenizer.from_model(train_tokenizer(lines, vocab_size=90)).save(vocabulary)
-    build_corpus([stories], tokenizer=vocabulary, output=folder, sentences="line", held_out=0.2, workers=1)
+    build_corpus(
+        [stories],
+        tokenizer=vocabulary,
+        output=folder,
+        sentences="line",
+        held_out=0.2,
+        workers=1,
+    )
     return folder
 
 
@@ -105,7 +138,9 @@ def write(tmp_path: Path) -> Callable[[str, bytes | str], Path]:
 
 
 @pytest.fixture
-def source(write: Callable[[str, bytes | str], Path]) -> Callable[[str, bytes | str], Source]:
+def source(
+    write: Callable[[str, bytes | str], Path],
+) -> Callable[[str, bytes | str], Source]:
     """Return a function that writes an input file and opens it as a source."""
     return lambda name, content: find_input(str(write(name, content)))
 
@@ -119,9 +154,18 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from litebert.nn import AlbertForPretraining
     from tests.networks import config_for
 
-    lines = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red and blue"] * 9
+    lines = [
+        "the cat sat on the mat",
+        "a dog ran after the cat",
+        "the mat was red and blue",
+    ] * 9
     folder = tmp_path_factory.mktemp("model") / "small"
     tokenizer = Tokenizer.from_model(train_tokenizer(lines, vocab_size=36))
     tokenizer.save(folder)
-    save_model(AlbertForPretraining(config_for(tokenizer), generator=torch.Generator().manual_seed(1)), folder)
+    save_model(
+        AlbertForPretraining(
+            config_for(tokenizer), generator=torch.Generator().manual_seed(1)
+        ),
+        folder,
+    )
     return folder

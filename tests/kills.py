@@ -1,4 +1,6 @@
-"""Kill work on files at any moment, each time in a fork of a process that has imported torch once (see `killed`)."""
+"""Kill work on files at any moment, each time in a fork of a process that has imported
+torch once (see `killed`).
+"""
 
 import contextlib
 import importlib
@@ -25,20 +27,45 @@ from litebert.optim import build_optimizer
 from litebert.train import checkpoint
 from litebert.train.checkpoint import Checkpoints, RunProgress, step_of, verify
 
-OPERATIONS = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.link", "os.truncate"}
+OPERATIONS = {
+    "open",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "os.remove",
+    "os.link",
+    "os.truncate",
+}
 NUM_KILLS = 50
 
 
 def killed(task: str, without: str = "", **arguments: object) -> int:
-    """Run one of the tasks below in a separate process; `without` is code that removes a protection."""
-    command = [sys.executable, "-P", __file__, task, without, json.dumps(arguments, default=str)]
-    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout)
+    """Run one of the tasks below in a separate process; `without` is code that removes
+    a protection.
+    """
+    command = [
+        sys.executable,
+        "-P",
+        __file__,
+        task,
+        without,
+        json.dumps(arguments, default=str),
+    ]
+    return int(
+        subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, text=True, timeout=300
+        ).stdout
+    )
 
 
-def begin(work: Callable[[], object], folder: Path, kill_at: int = 0) -> tuple[int, int]:
-    """Do the work in a fork that is killed before operation `kill_at` on files of a folder; return its pid and a pipe.
+def begin(
+    work: Callable[[], object], folder: Path, kill_at: int = 0
+) -> tuple[int, int]:
+    """Do the work in a fork that is killed before operation `kill_at` on files of a
+    folder; return its pid and a pipe.
 
-    A fork that is not killed writes to the pipe how many operations it did and which modules it imported.
+    A fork that is not killed writes to the pipe how many operations it did and which
+    modules it imported.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -75,23 +102,28 @@ def operations(child: int, reader: int) -> int | None:
     return int(number) if number else None
 
 
-# ---- a training, or the build of a corpus ---------------------------------------------------------------------------
+# ---- a training, or the build of a corpus --------------------------------------------
 
 
 def each_killed(work: Callable[[str], object], folder: Path, parts: list[float]) -> int:
-    """Do the work `whole`, then for each of `parts` the work `killed-PART`, killed after that share of its operations.
+    """Do the work `whole`, then for each of `parts` the work `killed-PART`, killed
+    after that share of its operations.
 
     Return how many operations on files of the folder the whole work has.
     """
     whole = operations(*begin(partial(work, "whole"), folder)) or 0
     for part in parts:
         kill_at = max(1, round(part * whole))
-        assert operations(*begin(partial(work, f"killed-{part}"), folder, kill_at)) is None
+        assert (
+            operations(*begin(partial(work, f"killed-{part}"), folder, kill_at)) is None
+        )
     return whole
 
 
 def train(verb: str, arguments: dict, runs: str, parts: list[float]) -> int:
-    work = lambda name: getattr(litebert, verb)(**arguments, runs=runs, name=name, quiet=True)  # noqa: E731
+    def work(name: str) -> object:
+        return getattr(litebert, verb)(**arguments, runs=runs, name=name, quiet=True)
+
     whole = each_killed(work, Path(runs), parts)
     Path(runs, "whole", "model", "model.safetensors").stat()
     return whole
@@ -99,10 +131,14 @@ def train(verb: str, arguments: dict, runs: str, parts: list[float]) -> int:
 
 def build(settings: dict, folder: str, parts: list[float]) -> int:
     building.PART_BYTES = 1  # a part for each input
-    return each_killed(lambda name: building.build_corpus(**settings, output=Path(folder, name)), Path(folder), parts)
+    return each_killed(
+        lambda name: building.build_corpus(**settings, output=Path(folder, name)),
+        Path(folder),
+        parts,
+    )
 
 
-# ---- checkpoints ----------------------------------------------------------------------------------------------------
+# ---- checkpoints ---------------------------------------------------------------------
 
 
 def saving(checkpoints: Checkpoints, steps: range, model: str) -> Callable[[], None]:
@@ -118,7 +154,9 @@ def saving(checkpoints: Checkpoints, steps: range, model: str) -> Callable[[], N
 
 
 def num_invalid(checkpoints: Checkpoints) -> int:
-    """Count the incomplete checkpoints; one that is removed as outdated while it is read does not count."""
+    """Count the incomplete checkpoints; one that is removed as outdated while it is
+    read does not count.
+    """
     invalid = 0
     for path in checkpoints.newest_first():
         try:
@@ -129,8 +167,14 @@ def num_invalid(checkpoints: Checkpoints) -> int:
 
 
 def saves(folder: str, model: str) -> int:
-    """Kill a save at each file operation; return how many kills left too few checkpoints or an incomplete one."""
-    before, now, point, invalid, done = Path(folder, "before"), Path(folder, "now"), 0, 0, None
+    """Kill a save at each file operation; return how many kills left too few
+    checkpoints or an incomplete one.
+    """
+    before = Path(folder, "before")
+    now = Path(folder, "now")
+    point = 0
+    invalid = 0
+    done = None
     checkpoints = Checkpoints(now, 2)
     operations(*begin(saving(Checkpoints(before, 2), range(2, 4), model), before))
     while done is None:
@@ -144,13 +188,20 @@ def saves(folder: str, model: str) -> int:
 
 
 def readers(folder: str, model: str) -> int:
-    """Verify the checkpoints while writers save and are killed; return how often one was invalid."""
-    checkpoints, invalid, seen, seed = Checkpoints(Path(folder), 2), 0, 0, int(time.time())
+    """Verify the checkpoints while writers save and are killed; return how often one
+    was invalid.
+    """
+    checkpoints = Checkpoints(Path(folder), 2)
+    invalid = 0
+    seen = 0
+    seed = int(time.time())
     print(f"the kills were drawn from seed {seed}", file=sys.stderr)
     draw = random.Random(seed)
     for _ in range(NUM_KILLS):
         step = max([step_of(path) for path in checkpoints.newest_first()] or [0]) + 1
-        child, reader = begin(saving(checkpoints, range(step, step + 10_000), model), Path(folder))
+        child, reader = begin(
+            saving(checkpoints, range(step, step + 10_000), model), Path(folder)
+        )
         until = time.monotonic() + draw.uniform(0.02, 0.2)
         while time.monotonic() < until:
             invalid += num_invalid(checkpoints)
@@ -166,4 +217,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     _, task, without, arguments = sys.argv
     exec(without, {"checkpoint": checkpoint})
-    print({"train": train, "build": build, "saves": saves, "readers": readers}[task](**json.loads(arguments)))
+    print(
+        {"train": train, "build": build, "saves": saves, "readers": readers}[task](
+            **json.loads(arguments)
+        )
+    )

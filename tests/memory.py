@@ -11,13 +11,19 @@ from pathlib import Path
 
 
 def used() -> int:
-    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+    return (
+        int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+        << 10
+    )
 
 
 @contextmanager
 def memory_below(limit: int) -> Iterator[None]:
-    """Assert that neither Python nor the process, with what torch allocates, needs more in this block."""
-    Path("/proc/self/clear_refs").write_text("5")  # used() starts again from the current memory
+    """Assert that neither Python nor the process, with what torch allocates, needs more
+    in this block.
+    """
+    # used() starts again from the current memory
+    Path("/proc/self/clear_refs").write_text("5")
     before = used()
     tracemalloc.start()
     try:
@@ -31,6 +37,10 @@ USED = f"import re, sys\nfrom pathlib import Path\n{inspect.getsource(used)}"
 
 
 def run_in_child(code: str, *words: object) -> list[str]:
-    """Run code in a child process and return the words it prints; it may call `used()`, the peak memory in bytes."""
+    """Run code in a child process and return the words it prints; it may call `used()`,
+    the peak memory in bytes.
+    """
     command = [sys.executable, "-c", USED + code, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=300
+    ).stdout.split()

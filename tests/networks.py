@@ -1,4 +1,6 @@
-"""Small networks, ours and those of transformers, with random weights, so that every tensor matters."""
+"""Small networks, ours and those of transformers, with random weights, so that every
+tensor matters.
+"""
 
 from pathlib import Path
 
@@ -10,12 +12,18 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
 
-SHAPE = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+SHAPE = {
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+}
 SHAPE |= {"intermediate_size": 48, "max_position_embeddings": 64}
 LABELS = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
 TAGS = HeadConfig(kind="token-classification", labels=("O", "B-PER"))
 CHOICES = HeadConfig(kind="multiple-choice")
-SPANS, SPANS_OR_NONE = HeadConfig(kind="question-answering"), HeadConfig(kind="conditional-question-answering")
+SPANS = HeadConfig(kind="question-answering")
+SPANS_OR_NONE = HeadConfig(kind="conditional-question-answering")
 
 
 def config_for(tokenizer: Tokenizer, **changes: object) -> AlbertConfig:
@@ -31,7 +39,9 @@ def drawn(network: torch.nn.Module) -> torch.nn.Module:
 
 
 def random_model(name: str, **changes: object) -> torch.nn.Module:
-    """Draw a model of a class of transformers, an ALBERT or a BERT; skip the test without transformers."""
+    """Draw a model of a class of transformers, an ALBERT or a BERT; skip the test
+    without transformers.
+    """
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": 90} | SHAPE
     if name.startswith("Bert"):
@@ -50,16 +60,21 @@ def save_random(
     far_too_large: str = "",
     **changes: object,
 ) -> Path:
-    """Save a model with a head, or the heads of pretraining, whose answers differ from text to text.
+    """Save a model with a head, or the heads of pretraining, whose answers differ from
+    text to text.
 
     Weights whose names contain `far_too_large` overflow.
     """
     config = config_for(tokenizer, **changes)
-    network = AlbertForPretraining(config) if head is None else AlbertForTask(config, head)
+    network = (
+        AlbertForPretraining(config) if head is None else AlbertForTask(config, head)
+    )
     draws = torch.Generator().manual_seed(seed)
     for name, parameter in network.named_parameters():
         if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.02 if far_too_large else std, generator=draws)
+            torch.nn.init.normal_(
+                parameter, std=0.02 if far_too_large else std, generator=draws
+            )
         if far_too_large and far_too_large in name:
             torch.nn.init.constant_(parameter, 3e38)
     save_model(network, folder)

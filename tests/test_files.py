@@ -12,8 +12,20 @@ import pytest
 import torch
 
 from litebert import files
-from litebert.errors import DamagedError, LitebertError, ResourceError, as_litebert_error
-from litebert.files import read_capped, read_json, staged_folder, write_bytes, write_json, write_stream
+from litebert.errors import (
+    DamagedError,
+    LitebertError,
+    ResourceError,
+    as_litebert_error,
+)
+from litebert.files import (
+    read_capped,
+    read_json,
+    staged_folder,
+    write_bytes,
+    write_json,
+    write_stream,
+)
 
 
 def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -53,7 +65,8 @@ def test_a_full_disk_is_named_and_leaves_no_partial_file(tmp_path: Path) -> None
 
 
 def test_json_objects_round_trip_and_anything_else_is_refused(tmp_path: Path) -> None:
-    value, path = {"a": ["é", "\u2028", "\udce9", 1.5, None]}, tmp_path / "x.json"
+    value = {"a": ["é", "\u2028", "\udce9", 1.5, None]}
+    path = tmp_path / "x.json"
     write_json(path, value)
     assert read_json(path, command="ls") == value
     for text in ('{"a": NaN}', "[1", "[" * 100_000, "[1]", "\xff"):
@@ -62,7 +75,9 @@ def test_json_objects_round_trip_and_anything_else_is_refused(tmp_path: Path) ->
             read_json(path, command="ls")
 
 
-def test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path,
+) -> None:
     def broken() -> Iterator[bytes]:
         yield b"new"
         raise RuntimeError
@@ -74,17 +89,30 @@ def test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-SYSTEM = {"LB-001": "ENOSPC EFBIG", "LB-007": "ENOMEM", "LB-250": "EACCES EROFS", "LB-251": "ENOENT"}
+SYSTEM = {
+    "LB-001": "ENOSPC EFBIG",
+    "LB-007": "ENOMEM",
+    "LB-250": "EACCES EROFS",
+    "LB-251": "ENOENT",
+}
 SYSTEM |= {"LB-254": "EMFILE", "LB-255": "ENOTDIR EISDIR ENAMETOOLONG EIO"}
 
 
-@pytest.mark.parametrize(("code", "name"), [(code, name) for code, names in SYSTEM.items() for name in names.split()])
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(code, name) for code, names in SYSTEM.items() for name in names.split()],
+)
 def test_system_errors_become_messages(code: str, name: str) -> None:
     number = getattr(errno, name)
-    for arguments in ((number, os.strerror(number), "a" * 400), (number, os.strerror(number))):
+    for arguments in (
+        (number, os.strerror(number), "a" * 400),
+        (number, os.strerror(number)),
+    ):
         converted = as_litebert_error(OSError(*arguments))
         assert converted and converted.code == code and len(str(converted)) < 1_000
-        assert converted.exit_code == (4 if code in ("LB-001", "LB-007", "LB-254") else 1)
+        assert converted.exit_code == (
+            4 if code in ("LB-001", "LB-007", "LB-254") else 1
+        )
 
 
 def test_a_failed_allocation_is_reported_as_out_of_memory() -> None:
@@ -98,7 +126,11 @@ def test_a_failed_allocation_is_reported_as_out_of_memory() -> None:
 
 
 def test_bugs_are_not_converted_and_litebert_errors_pass_unchanged() -> None:
-    assert not any(map(as_litebert_error, (RuntimeError("a bug"), KeyError("a"), BrokenPipeError())))
+    assert not any(
+        map(
+            as_litebert_error, (RuntimeError("a bug"), KeyError("a"), BrokenPipeError())
+        )
+    )
     error = LitebertError("LB-000", "what", received="a", expected="b", next="c")
     assert as_litebert_error(error) is error
 
@@ -110,7 +142,10 @@ def test_paths_that_cannot_be_written_are_refused(tmp_path: Path, name: str) -> 
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LitebertError, match="LB-"):
         write_bytes(tmp_path / name, b"x")
-    with pytest.raises(LitebertError, match="LB-"), staged_folder(tmp_path / "file" / "child"):
+    with (
+        pytest.raises(LitebertError, match="LB-"),
+        staged_folder(tmp_path / "file" / "child"),
+    ):
         pass
 
 
@@ -124,7 +159,9 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
             read_capped(tmp_path / name, 50, command="ls")
 
 
-def test_control_a_file_that_is_written_in_place_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_a_file_that_is_written_in_place_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_staged_sibling", lambda path: path)
     with pytest.raises((AssertionError, FileNotFoundError)):
         test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path)

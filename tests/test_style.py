@@ -12,30 +12,62 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
 def test_no_module_is_a_catch_all() -> None:
-    assert {path.stem for path in SOURCES}.isdisjoint({"utils", "util", "helpers", "helper", "common", "misc"})
+    assert {path.stem for path in SOURCES}.isdisjoint(
+        {"utils", "util", "helpers", "helper", "common", "misc"}
+    )
 
 
 def _writes(call: ast.Call) -> bool:
     """Return whether a call writes a file without going through `files`."""
     called = ast.unparse(call.func)
-    is_raw = called == "os.open" and not re.search("O_RDONLY|devnull", ast.unparse(call))
-    words = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    is_mode = any(set(word) <= set("rwaxbt+") and set(word) & set("wax+") for word in words)
-    writers = (
-        r"(?!files\.).*\.(write_text|write_bytes|touch)|(.+\.)?save_file|(np|numpy|torch)\.save\w*|shutil\.copy\w*"
+    is_raw = called == "os.open" and not re.search(
+        "O_RDONLY|devnull", ast.unparse(call)
     )
-    return is_raw or bool(re.fullmatch(writers, called) or (is_mode and re.search(r"\b(open|ZipFile)$", called)))
+    words = [
+        node.value
+        for node in ast.walk(call)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    is_mode = any(
+        set(word) <= set("rwaxbt+") and set(word) & set("wax+") for word in words
+    )
+    writers = r"(?!files\.).*\.(write_text|write_bytes|touch)|(.+\.)?save_file|(np|numpy|torch)\.save\w*|shutil\.copy\w*"  # noqa: E501
+    return is_raw or bool(
+        re.fullmatch(writers, called)
+        or (is_mode and re.search(r"\b(open|ZipFile)$", called))
+    )
 
 
-WRITING = ["open(path, 'wb')", "path.write_text(text)", "path.open('w')", "np.save(path, x)", "save_file(x, path)"]
-WRITING += ["shutil.copyfile(path, to)", "zipfile.ZipFile(path, 'w')", "os.open(path, os.O_WRONLY)", "path.touch()"]
+WRITING = [
+    "open(path, 'wb')",
+    "path.write_text(text)",
+    "path.open('w')",
+    "np.save(path, x)",
+    "save_file(x, path)",
+]
+WRITING += [
+    "shutil.copyfile(path, to)",
+    "zipfile.ZipFile(path, 'w')",
+    "os.open(path, os.O_WRONLY)",
+    "path.touch()",
+]
 
 
 def test_only_files_opens_for_writing() -> None:
     assert all(_writes(ast.parse(code, mode="eval").body) for code in WRITING)
-    calls = [(p, n) for p in SOURCES for n in ast.walk(ast.parse(p.read_text("utf-8"))) if isinstance(n, ast.Call)]
-    found = {str(path.relative_to(ROOT / "src/litebert")) for path, call in calls if _writes(call)}
-    assert found == {"files.py", "corpus/shards.py", "tasks/named/glue.py"}  # the last in memory
+    calls = [
+        (p, n)
+        for p in SOURCES
+        for n in ast.walk(ast.parse(p.read_text("utf-8")))
+        if isinstance(n, ast.Call)
+    ]
+    found = {
+        str(path.relative_to(ROOT / "src/litebert"))
+        for path, call in calls
+        if _writes(call)
+    }
+    # the last in memory
+    assert found == {"files.py", "corpus/shards.py", "tasks/named/glue.py"}
 
 
 def test_benchmarks_import_names_that_exist() -> None:
@@ -44,7 +76,8 @@ def test_benchmarks_import_names_that_exist() -> None:
         f"{path.relative_to(ROOT)}: {node.module}.{alias.name}"
         for path in sorted((ROOT / "benchmarks").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "litebert"
+        if isinstance(node, ast.ImportFrom)
+        and str(node.module).split(".")[0] == "litebert"
         for alias in node.names
         if not hasattr(importlib.import_module(str(node.module)), alias.name)
     ]
@@ -61,8 +94,14 @@ def test_every_command_that_an_error_or_page_names_exists() -> None:
             assert verb in VERBS, f"{path}: litebert {verb}"
 
 
-def test_the_page_of_errors_is_that_of_the_code_with_the_advice_of_every_branch() -> None:
+def test_the_page_of_errors_is_that_of_the_code_with_the_advice_of_every_branch() -> (
+    None
+):
     code = "from write_errors import page; print(page(), end='')"
-    shown = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT / "docs", text=True)
+    shown = subprocess.check_output(
+        [sys.executable, "-c", code], cwd=ROOT / "docs", text=True
+    )
     assert (ROOT / "docs/errors.md").read_text("utf-8") == shown
-    assert shown.count("| LB-843 |") == 2 and "litebert finetune --help / import" in shown
+    assert (
+        shown.count("| LB-843 |") == 2 and "litebert finetune --help / import" in shown
+    )

@@ -1,4 +1,5 @@
-"""The wheel in a bare environment: it answers, and names each extra that is not installed.
+"""The wheel in a bare environment: it answers, and names each extra that is not
+installed.
 
 Slow: it installs torch. `make test-wheel` runs it.
 """
@@ -22,7 +23,9 @@ EXTRAS = {
     "google": "import google nowhere --output new",
     "onnx": "export onnx MODEL model.onnx",
     "serve": "serve --port 0",
-    "cluster": "corpus build text.txt --tokenizer MODEL --output c --sentences line --cluster",
+    "cluster": (
+        "corpus build text.txt --tokenizer MODEL --output c --sentences line --cluster"
+    ),
 }
 """A command that needs each extra."""
 
@@ -41,7 +44,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_works_in_a_bare_environment(python: Path, tmp_path: Path) -> None:
-    shown = _litebert(python, tmp_path, ["fill", "The cat sat on the [MASK].", "--top", "1"])
+    shown = _litebert(
+        python, tmp_path, ["fill", "The cat sat on the [MASK].", "--top", "1"]
+    )
     assert shown.returncode == 0, shown.stderr
     assert "%" in shown.stdout
     assert _litebert(python, tmp_path, ["-V"]).stdout.startswith("litebert")
@@ -50,7 +55,9 @@ def test_the_wheel_works_in_a_bare_environment(python: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_a_missing_extra_is_named(python: Path, tmp_path: Path, extra: str) -> None:
-    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    )
     (tmp_path / "text.txt").write_text("One sentence.\nAnother one.\n\nA third.\n")
     (tmp_path / "text.parquet").write_bytes(b"PAR1")
     package = [python, "-c", "import litebert; print(litebert.__path__[0])"]
@@ -62,10 +69,17 @@ def test_a_missing_extra_is_named(python: Path, tmp_path: Path, extra: str) -> N
     assert "Traceback" not in done.stderr
 
 
-def _litebert(python: Path, folder: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _litebert(
+    python: Path, folder: Path, words: Sequence[str]
+) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     return subprocess.run(
-        [python.with_name("litebert"), *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        [python.with_name("litebert"), *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 

@@ -1,10 +1,11 @@
-"""Write the packaged model: `python -m benchmarks.distillation.package RUN [RUN ...] OUT [--weights 2 --weights 3]`.
+"""Write the packaged model: `python -m benchmarks.distillation.package RUN [RUN ...]
+OUT [--weights 2 --weights 3]`.
 
-With several runs it is their (weighted) mean; each must have started from the one before. The
-matrices are in float8, the rest in bf16, the tokenizer is compact JSON, and the files that
-sentence-transformers reads are included; the card is written by hand. If the last run has not learnt
-sentence order, its head is omitted, and the pooler, which only that head had trained, is fitted to
-the vectors.
+With several runs it is their (weighted) mean; each must have started from the one
+before. The matrices are in float8, the rest in bf16, the tokenizer is compact JSON, and
+the files that sentence-transformers reads are included; the card is written by hand. If
+the last run has not learnt sentence order, its head is omitted, and the pooler, which
+only that head had trained, is fitted to the vectors.
 """
 
 import json
@@ -29,22 +30,30 @@ from litebert.train.checkpoint import mean_network
 from litebert.train.sources import loader_for
 
 LEAST_ORDER_ACCURACY = 0.6
-NUM_TEXTS, NUM_CHECKED = 4_000, 400
+NUM_TEXTS = 4_000
+NUM_CHECKED = 400
 LENGTH = 8.0
-"""Length of the vectors that the pooler is fitted to: its 384 numbers are then about .4, below tanh's 1."""
+"""Length of the vectors that the pooler is fitted to: its 384 numbers are then about
+.4, below tanh's 1.
+"""
 RIDGE = 1e-2
 
 
 @torch.no_grad()
 def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
-    """Fit the pooler of [CLS] to the mean-pooled vector by ridge regression; return its R2.
+    """Fit the pooler of [CLS] to the mean-pooled vector by ridge regression; return its
+    R2.
 
-    Each corpus gives the same number of texts of at most 64 pieces; R2 is measured on the last ones.
+    Each corpus gives the same number of texts of at most 64 pieces; R2 is measured on
+    the last ones.
     """
     objective = ObjectiveConfig(sentence="none", max_seq_length=64, short_seq_prob=0.8)
-    states, vectors = [], []
+    states = []
+    vectors = []
     for corpus in corpora:
-        config = PretrainConfig.model_validate({"data": {"corpus": corpus}, "objective": objective})
+        config = PretrainConfig.model_validate(
+            {"data": {"corpus": corpus}, "objective": objective}
+        )
         loader = loader_for(Path(corpus), config=config)
         for start in range(0, (NUM_TEXTS + NUM_CHECKED) // len(corpora), 100):
             masked = loader.samples(start, start + 100)
@@ -52,27 +61,41 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
             (work,) = micro_batches(masked, None, torch.device("cpu"))
             *_, hidden = network.albert.states(work.batch)
             states.append(hidden[work.batch.first_tokens].double())
-            vectors.append(F.normalize(pool_rows(hidden, work.batch, "mean").double(), dim=-1))
-    order = torch.randperm(sum(map(len, states)), generator=torch.Generator().manual_seed(1))
-    x, wanted = torch.cat(states)[order], LENGTH * torch.cat(vectors)[order]
+            vectors.append(
+                F.normalize(pool_rows(hidden, work.batch, "mean").double(), dim=-1)
+            )
+    order = torch.randperm(
+        sum(map(len, states)), generator=torch.Generator().manual_seed(1)
+    )
+    x = torch.cat(states)[order]
+    wanted = LENGTH * torch.cat(vectors)[order]
     fitted = slice(None, -NUM_CHECKED)
     y = wanted[fitted].clamp(-0.97, 0.97).atanh()
-    centred, mean = x[fitted] - x[fitted].mean(0), y.mean(0)
+    centred = x[fitted] - x[fitted].mean(0)
+    mean = y.mean(0)
     gram = centred.T @ centred
-    gram += RIDGE * len(centred) * centred.var() * torch.eye(len(gram), dtype=gram.dtype)
+    gram += (
+        RIDGE * len(centred) * centred.var() * torch.eye(len(gram), dtype=gram.dtype)
+    )
     weight = torch.linalg.solve(gram, centred.T @ (y - mean))
     pooler = network.albert.pooler
     pooler.weight.copy_(weight.T)
     pooler.bias.copy_(mean - x[fitted].mean(0) @ weight)
-    found = torch.tanh(F.linear(x, pooler.weight.double(), pooler.bias.double()))[-NUM_CHECKED:]
+    found = torch.tanh(F.linear(x, pooler.weight.double(), pooler.bias.double()))[
+        -NUM_CHECKED:
+    ]
     wanted = wanted[-NUM_CHECKED:]
-    return float(1 - (found - wanted).square().sum() / (wanted - wanted.mean(0)).square().sum())
+    return float(
+        1 - (found - wanted).square().sum() / (wanted - wanted.mean(0)).square().sum()
+    )
 
 
 def shorten_vocabulary(path: Path) -> None:
-    """Rewrite a tokenizer.json without indentation, escapes, and digits beyond the precision of 32 bits.
+    """Rewrite a tokenizer.json without indentation, escapes, and digits beyond the
+    precision of 32 bits.
 
-    Scores that encode a rule keep all digits, by which the reader recognises them: lowered ones, and ones of more bits.
+    Scores that encode a rule keep all digits, by which the reader recognises them:
+    lowered ones, and ones of more bits.
     """
     pipeline = json.loads(path.read_text("utf-8"))
     for row in pipeline["model"]["vocab"]:
@@ -86,28 +109,38 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     """Write the folder; its JSON without indentation, since every byte is shipped."""
     run = Run.open(runs[-1])
     out.mkdir(parents=True)
-    # The last run first: its network has the head of sentence order, which its start may lack. This head
-    # and the pooler that it trained are the last run's own; a mean with a pooler fitted to vectors would be neither.
-    network, last = (
-        mean_network([run / "model" for run in reversed(runs)], weights[::-1]),
-        load_model(runs[-1] / "model"),
+    # The last run first: its network has the head of sentence order, which its start
+    # may lack. This head and the pooler that it trained are the last run's own; a mean
+    # with a pooler fitted to vectors would be neither.
+    network = mean_network([run / "model" for run in reversed(runs)], weights[::-1])
+    last = load_model(runs[-1] / "model")
+    assert isinstance(network, AlbertForPretraining) and isinstance(
+        last.network, AlbertForPretraining
     )
-    assert isinstance(network, AlbertForPretraining) and isinstance(last.network, AlbertForPretraining)
-    network.albert.pooler, network.sentence_order = last.network.albert.pooler, last.network.sentence_order
+    network.albert.pooler = last.network.albert.pooler
+    network.sentence_order = last.network.sentence_order
     if run.evaluations[-1].values["sentence_order_accuracy"] < LEAST_ORDER_ACCURACY:
         network.sentence_order.to("meta")  # tensors without data are not written
-        corpora = [str(run.settings["data.corpus"]), *(run.settings.get("data.mix") or ())]
+        corpora = [
+            str(run.settings["data.corpus"]),
+            *(run.settings.get("data.mix") or ()),
+        ]
         print(f"pooler fitted, R2 {fit_pooler(network, corpora):.2f}")
     save_model(network, out, dtype=torch.bfloat16)
     # All matrices in float8: 3 bits of mantissa, half the bytes of bf16.
     path = out / "model.safetensors"
-    stored = {name: w.to(torch.float8_e4m3fn) if w.ndim == 2 else w for name, w in load_file(path).items()}
+    stored = {
+        name: w.to(torch.float8_e4m3fn) if w.ndim == 2 else w
+        for name, w in load_file(path).items()
+    }
     write_weights(path, stored)
     Tokenizer.load(run.folder / "model").save(out)
-    (out / "spiece.model").unlink()  # tokenizer.json holds the same pieces; transformers reads it
+    # tokenizer.json holds the same pieces; transformers reads it
+    (out / "spiece.model").unlink()
     write_sentence_transformers(out, SentenceVectors(normalize=True))
     config = read_json(out / "config.json", command=f"ls {out}")
-    write_json(out / "config.json", config | {"dtype": "float32"})  # computed so, stored in bf16
+    # computed so, stored in bf16
+    write_json(out / "config.json", config | {"dtype": "float32"})
     shorten_vocabulary(out / "tokenizer.json")
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(f"{out}: {size:,} bytes")

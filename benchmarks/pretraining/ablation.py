@@ -1,9 +1,10 @@
-"""What each choice of our pretraining recipes is worth: one change at a time, several seeds.
+"""What each choice of our pretraining recipes is worth: one change at a time, several
+seeds.
 
     python -m benchmarks.pretraining.ablation --corpus corpora/wiki --presets tiny --pieces 800000
 
-Finished runs are not repeated, so the command can be stopped and rerun. The tables go to
-standard output; `benchmarks/pretraining/RESULTS.md` has the last ones.
+Finished runs are not repeated, so the command can be stopped and rerun. The tables go
+to standard output; `benchmarks/pretraining/RESULTS.md` has the last ones.
 """
 
 from pathlib import Path
@@ -20,8 +21,18 @@ from litebert.settings import resolve, settings_from_words
 from litebert.train.pretrain import pretrain
 
 ADAMW = ["optim.name=adamw", "optim.learning_rate=0.0005", "model.hidden_act=gelu_new"]
-CORRECTED = ["optim.name=adamw", "optim.learning_rate=0.001", "optim.beta2=0.98", "optim.bias_correction=true"]
-MUON = ["optim.name=muon", "optim.learning_rate=0.003", "optim.muon_learning_rate=0.004", "optim.beta2=0.98"]
+CORRECTED = [
+    "optim.name=adamw",
+    "optim.learning_rate=0.001",
+    "optim.beta2=0.98",
+    "optim.bias_correction=true",
+]
+MUON = [
+    "optim.name=muon",
+    "optim.learning_rate=0.003",
+    "optim.muon_learning_rate=0.004",
+    "optim.beta2=0.98",
+]
 START = ["start.attention=local", "start.output_bias=unigram"]
 MASKS = ["early.mask_prob=0.3", "early.mask_share=0.6"]
 DEPTH = ["early.depth=2", "early.depth_share=0.3"]
@@ -39,8 +50,18 @@ VARIANTS: dict[str, list[str]] = {
     "+ depth 2 at first": [*MUON, *START, *MASKS, *DEPTH],
     "+ average .99": [*MUON, *START, *MASKS, *DEPTH, "optim.average_decay=0.99"],
 }
-COMMON = ["objective.max_seq_length=128", "objective.short_seq_prob=0", "optim.warmup_steps=0.1", "train.log_every=100"]
-COMMON += ["train.eval_at_start=false", "train.eval_sequences=512", "train.precision=bf16", "train.loader_workers=0"]
+COMMON = [
+    "objective.max_seq_length=128",
+    "objective.short_seq_prob=0",
+    "optim.warmup_steps=0.1",
+    "train.log_every=100",
+]
+COMMON += [
+    "train.eval_at_start=false",
+    "train.eval_sequences=512",
+    "train.precision=bf16",
+    "train.loader_workers=0",
+]
 MEASURES = {"mask_token_loss": "[MASK] loss", "mask_token_accuracy": "[MASK] accuracy"}
 MEASURES |= {"sentence_order_accuracy": "sentence order"}
 
@@ -53,13 +74,17 @@ def main(
     pieces: Annotated[int, "Pieces of each run."] = 5_000_000,
     batch: Annotated[int, "Sequences of 128 in one step."] = 16,
     runs: Path = Path("runs/ablation"),
-    variants: Annotated[tuple[int, ...], "Numbers from 0, separated by commas; all if omitted."] = (),
+    variants: Annotated[
+        tuple[int, ...], "Numbers from 0, separated by commas; all if omitted."
+    ] = (),
 ) -> None:
     """Train every variant, and print the tables."""
     torch.set_num_threads(1)
     steps = pieces // (batch * 128)
     common = [f"data.corpus={corpus}", f"train.batch_size={batch}", *COMMON]
-    common += [f"train.{name}={steps}" for name in ("steps", "eval_every", "save_every")]
+    common += [
+        f"train.{name}={steps}" for name in ("steps", "eval_every", "save_every")
+    ]
     for preset in presets.split(","):
         lines = []
         for number in variants or range(len(VARIANTS)):
@@ -67,16 +92,35 @@ def main(
             found = []
             for seed in seeds:
                 folder = runs / f"{preset}-{pieces}-{number}-{seed}"
-                words = [*common, f"model.preset={preset}", f"train.seed={seed}", *changed]
-                pretrain(resolve(PretrainConfig, settings_from_words(words)), folder, is_quiet=True)
+                words = [
+                    *common,
+                    f"model.preset={preset}",
+                    f"train.seed={seed}",
+                    *changed,
+                ]
+                pretrain(
+                    resolve(PretrainConfig, settings_from_words(words)),
+                    folder,
+                    is_quiet=True,
+                )
                 found.append(Run(folder).evaluations[-1].values)
-            spreads = {measure: Spread.of([values[measure] for values in found]) for measure in MEASURES}
+            spreads = {
+                measure: Spread.of([values[measure] for values in found])
+                for measure in MEASURES
+            }
             cells = [
-                f"{100 * s.mean:.1f} ± {100 * s.spread:.1f}" if "accuracy" in m else f"{s.mean:.3f} ± {s.spread:.3f}"
+                (
+                    f"{100 * s.mean:.1f} ± {100 * s.spread:.1f}"
+                    if "accuracy" in m
+                    else f"{s.mean:.3f} ± {s.spread:.3f}"
+                )
                 for m, s in spreads.items()
             ]
             lines.append([name, *cells])
-        print(f"\n{preset}, {pieces:,} pieces, {batch} x 128, seeds {', '.join(map(str, seeds))}\n")
+        print(
+            f"\n{preset}, {pieces:,} pieces, {batch} x 128, seeds"
+            f" {', '.join(map(str, seeds))}\n"
+        )
         print(table(["variant", *MEASURES.values()], lines), flush=True)
 
 

@@ -1,10 +1,11 @@
-"""litebert serve under five times the load that it can answer: what is refused, and how fast.
+"""litebert serve under five times the load that it can answer: what is refused, and how
+fast.
 
 `python -m benchmarks.serving.overload [--model FOLDER] [--seconds 60] [--times 5]`
 
-First the capacity is measured with clients that wait for their answers, then requests arrive at a
-fixed rate whether or not earlier ones are answered (an open loop), then a single client again.
-The server has one core, the load another.
+First the capacity is measured with clients that wait for their answers, then requests
+arrive at a fixed rate whether or not earlier ones are answered (an open loop), then a
+single client again. The server has one core, the load another.
 """
 
 import asyncio
@@ -19,20 +20,32 @@ from typing import TypeAlias
 import numpy as np
 
 from benchmarks.measure import memory
-from benchmarks.serving.run import MODEL, body_of, children_of, free_port, loads, measure, server
+from benchmarks.serving.run import (
+    MODEL,
+    body_of,
+    children_of,
+    free_port,
+    loads,
+    measure,
+    server,
+)
 from litebert.cli.command import command_of
 
-ANSWERED, REFUSED = 200, 429
+ANSWERED = 200
+REFUSED = 429
 Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool]:
-    """Send one request over an idle connection, or a new one; return its status, and whether Retry-After was set.
+    """Send one request over an idle connection, or a new one; return its status, and
+    whether Retry-After was set.
 
     An idle connection that the server has closed meanwhile is replaced, as clients do.
     """
     is_new = not idle
-    reader, writer = await asyncio.open_connection("127.0.0.1", port) if is_new else idle.pop()
+    reader, writer = (
+        await asyncio.open_connection("127.0.0.1", port) if is_new else idle.pop()
+    )
     head = f"POST /v1/embed HTTP/1.1\r\nHost: {port}\r\nContent-Length: {len(body)}\r\n"
     writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
     try:
@@ -46,16 +59,23 @@ async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool
     return int(headers.split()[1]), "retry-after:" in headers
 
 
-async def arrivals(port: int, texts: Iterable[str], *, rate: float, seconds: float) -> list[tuple[int, float, bool]]:
-    """Send requests at a fixed rate; return status, seconds, and whether Retry-After was set."""
-    found, idle, bodies = [], list[Connection](), [body_of([text]).encode() for text in texts]
+async def arrivals(
+    port: int, texts: Iterable[str], *, rate: float, seconds: float
+) -> list[tuple[int, float, bool]]:
+    """Send requests at a fixed rate; return status, seconds, and whether Retry-After
+    was set.
+    """
+    found = []
+    idle = list[Connection]()
+    bodies = [body_of([text]).encode() for text in texts]
 
     async def timed(body: bytes) -> None:
         started = time.perf_counter()
         status, has_retry = await ask(port, idle, body)
         found.append((status, time.perf_counter() - started, has_retry))
 
-    started, tasks = time.perf_counter(), []
+    started = time.perf_counter()
+    tasks = []
     for number, body in enumerate(islice(cycle(bodies), int(rate * seconds))):
         await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
         tasks.append(asyncio.create_task(timed(body)))
@@ -63,7 +83,9 @@ async def arrivals(port: int, texts: Iterable[str], *, rate: float, seconds: flo
     await asyncio.gather(*tasks)
     for _, writer in idle:
         writer.close()
-    assert late < 0.1 * seconds, f"the load itself is {late:.1f} s late; it needs a free core"
+    assert late < 0.1 * seconds, (
+        f"the load itself is {late:.1f} s late; it needs a free core"
+    )
     return found
 
 
@@ -87,25 +109,44 @@ def main(*, model: Path = MODEL, seconds: float = 60, times: float = 5) -> None:
     mixed, short = loads(400)
     with server(command, port, first) as process:
         measure(mixed, port)
-        closed, alone = measure(mixed, port), measure(short, port)
-        print(f"unloaded: one short text p50 {alone.p50_ms:.1f} ms, p99 {alone.p99_ms:.1f} ms")
+        closed = measure(mixed, port)
+        alone = measure(short, port)
+        print(
+            f"unloaded: one short text p50 {alone.p50_ms:.1f} ms, p99"
+            f" {alone.p99_ms:.1f} ms"
+        )
         print(f"capacity: {closed.per_second:.0f} requests/s, 16 clients")
         print(f"          p50 {closed.p50_ms:.1f} ms, p99 {closed.p99_ms:.1f} ms")
-        before, rate = megabytes(process), times * closed.per_second
+        before = megabytes(process)
+        rate = times * closed.per_second
         found = asyncio.run(arrivals(port, mixed.texts, rate=rate, seconds=seconds))
         ended = time.perf_counter()
         measure(short, port)
         recovered = time.perf_counter() - ended
-        answered, refused = ([wait for status, wait, _ in found if status == each] for each in (ANSWERED, REFUSED))
+        answered, refused = (
+            [wait for status, wait, _ in found if status == each]
+            for each in (ANSWERED, REFUSED)
+        )
         told = sum(retry for status, _, retry in found if status == REFUSED)
         goodput = len(answered) / seconds
-        print(f"load:     {len(found)} requests in {seconds:.0f} s, {rate:.0f} a second")
-        print(f"answered: {len(answered)}, {goodput:.0f} a second, {goodput / closed.per_second:.0%} of capacity")
+        print(
+            f"load:     {len(found)} requests in {seconds:.0f} s, {rate:.0f} a second"
+        )
+        print(
+            f"answered: {len(answered)}, {goodput:.0f} a second,"
+            f" {goodput / closed.per_second:.0%} of capacity"
+        )
         print(f"          {milliseconds(answered)}")
-        print(f"refused:  {len(refused)}, {told} with Retry-After, {milliseconds(refused)}")
+        print(
+            f"refused:  {len(refused)}, {told} with Retry-After,"
+            f" {milliseconds(refused)}"
+        )
         print(f"other:    {len(found) - len(answered) - len(refused)}")
         print(f"memory:   {before:.0f} MB before, {megabytes(process):.0f} MB after")
-        print(f"after:    {len(short.texts)} short texts one after another in {recovered:.1f} s")
+        print(
+            f"after:    {len(short.texts)} short texts one after another in"
+            f" {recovered:.1f} s"
+        )
 
 
 if __name__ == "__main__":

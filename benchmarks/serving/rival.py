@@ -1,7 +1,8 @@
 """A rival: an engine behind FastAPI, as its users write it.
 
-`python -m benchmarks.serving.rival MODEL --engine onnxruntime --port 9001`; /v1/embed computes each request alone,
-/v1/embed-together computes waiting requests in padded batches.
+`python -m benchmarks.serving.rival MODEL --engine onnxruntime --port 9001`; /v1/embed
+computes each request alone, /v1/embed-together computes waiting requests in padded
+batches.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ class Body(BaseModel):
 
 
 def embedder(model: Path, engine: str, precision: str) -> Embed:
-    """Load a model in an engine, on one thread; return a function that gives the mean-pooled vector of each text."""
+    """Load a model in an engine, on one thread; return a function that gives the
+    mean-pooled vector of each text.
+    """
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(model)
     with tempfile.TemporaryDirectory() as scratch:
@@ -48,21 +51,30 @@ def embedder(model: Path, engine: str, precision: str) -> Embed:
         found = tokenizer(texts, truncation=True, max_length=512)
         batch = Texts(tuple(found["input_ids"]), tuple(found["token_type_ids"]))
         states = rival.states(rival.ready(batch)(), batch)
-        return [part.mean(0).tolist() for part in torch.from_numpy(states).split(batch.lengths)]
+        return [
+            part.mean(0).tolist()
+            for part in torch.from_numpy(states).split(batch.lengths)
+        ]
 
     return embed
 
 
 def make_app(embed: Embed) -> FastAPI:
-    """Compute each request alone in FastAPI's thread pool, or waiting requests together, at most MAX_BATCH."""
-    queue: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[float]]]]] = asyncio.Queue()
+    """Compute each request alone in FastAPI's thread pool, or waiting requests
+    together, at most MAX_BATCH.
+    """
+    queue: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[float]]]]] = (
+        asyncio.Queue()
+    )
 
     async def compute() -> None:
         while True:
             jobs = [await queue.get()]
             while not queue.empty() and len(jobs) < MAX_BATCH:
                 jobs.append(queue.get_nowait())
-            vectors = await asyncio.to_thread(embed, [text for own, _ in jobs for text in own])
+            vectors = await asyncio.to_thread(
+                embed, [text for own, _ in jobs for text in own]
+            )
             for own, done in jobs:
                 done.set_result(vectors[: len(own)])
                 vectors = vectors[len(own) :]
@@ -81,7 +93,9 @@ def make_app(embed: Embed) -> FastAPI:
 
     @app.post("/v1/embed-together")
     async def together(body: Body) -> dict[str, list[list[float]]]:
-        done: asyncio.Future[list[list[float]]] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[list[list[float]]] = (
+            asyncio.get_running_loop().create_future()
+        )
         await queue.put((body.texts, done))
         return {"result": await done}
 
@@ -89,10 +103,16 @@ def make_app(embed: Embed) -> FastAPI:
 
 
 def main(
-    model: Path, *, engine: Engine = "transformers", precision: Literal["fp32", "bf16"] = "fp32", port: int
+    model: Path,
+    *,
+    engine: Engine = "transformers",
+    precision: Literal["fp32", "bf16"] = "fp32",
+    port: int,
 ) -> None:
     """Serve until the process is ended."""
-    uvicorn.run(make_app(embedder(model, engine, precision)), port=port, log_level="error")
+    uvicorn.run(
+        make_app(embedder(model, engine, precision)), port=port, log_level="error"
+    )
 
 
 if __name__ == "__main__":

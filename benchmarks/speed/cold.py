@@ -1,9 +1,11 @@
-"""Time from a model folder to the first answer, and the memory it takes, in separate processes.
+"""Time from a model folder to the first answer, and the memory it takes, in separate
+processes.
 
     python -m benchmarks.speed.cold ROOT litebert bf16      what one of these processes runs
 
-Time and memory count from after the imports. Such a process reads one command per line, `answer`
-(the first time, it also loads) or `fork` (four children answer, too), and prints what it took.
+Time and memory count from after the imports. Such a process reads one command per line,
+`answer` (the first time, it also loads) or `fork` (four children answer, too), and
+prints what it took.
 """
 
 import json
@@ -27,14 +29,19 @@ PROGRAMS = {"litebert": ("fp32", "bf16", "int8"), "transformers": ("fp32", "bf16
 def measure(root: Path, *, is_quick: bool) -> list[dict[str, Any]]:
     """Measure every program at each of its precisions.
 
-    `values` are the seconds to the first answer (wall time, CPU time), the megabytes it took (resident, anonymous), and
-    those of four processes together: started separately, and forked from one that has answered.
+    `values` are the seconds to the first answer (wall time, CPU time), the megabytes it
+    took (resident, anonymous), and those of four processes together: started
+    separately, and forked from one that has answered.
     """
     if not VOCABULARY.is_file():
         print("no vocabulary: set LITEBERT_TEST_DATA")
         return []
     found = []
-    for program, precision in ((program, each) for program, precisions in PROGRAMS.items() for each in precisions):
+    for program, precision in (
+        (program, each)
+        for program, precisions in PROGRAMS.items()
+        for each in precisions
+    ):
         answers = []
         for _ in range(1 if is_quick else 3):
             worker = Worker(root, program, precision)
@@ -51,9 +58,16 @@ def measure(root: Path, *, is_quick: bool) -> list[dict[str, Any]]:
         started = sum(memory(each.process.pid)["Pss"] for each in workers) - before
         for each in workers:
             each.process.communicate()
-        values = [min(answer[name] for answer in answers) for name in ("seconds", "processor_seconds")]
-        values += [fmean(answer[name] for answer in answers) for name in ("Rss", "Anonymous")]
-        found.append({"name": f"{program} {precision}", "values": [*values, started, forked]})
+        values = [
+            min(answer[name] for answer in answers)
+            for name in ("seconds", "processor_seconds")
+        ]
+        values += [
+            fmean(answer[name] for answer in answers) for name in ("Rss", "Anonymous")
+        ]
+        found.append(
+            {"name": f"{program} {precision}", "values": [*values, started, forked]}
+        )
         print(found[-1], flush=True)
     return found
 
@@ -62,8 +76,17 @@ class Worker:
     """A process that has done its imports and waits for commands."""
 
     def __init__(self, root: Path, program: str, precision: str) -> None:
-        words = [sys.executable, "-m", "benchmarks.speed.cold", str(root), program, precision]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        words = [
+            sys.executable,
+            "-m",
+            "benchmarks.speed.cold",
+            str(root),
+            program,
+            precision,
+        ]
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.at_start = json.loads(self.process.stdout.readline())
 
     def tell(self, word: str) -> dict[str, float]:
@@ -73,29 +96,48 @@ class Worker:
 
 def main(root: Path, program: str, precision: str) -> None:
     load = loader(program)
-    before, answer = memory(), None
+    before = memory()
+    answer = None
     print(json.dumps(before), flush=True)
     for line in sys.stdin:
         if line.strip() == "fork":
             print(json.dumps({"Pss": _forked(answer)}), flush=True)
             continue
-        start, start_processor = time.perf_counter(), time.process_time()
+        start = time.perf_counter()
+        start_processor = time.process_time()
         answer = answer or load(root, precision)
         answer()
-        taken = {"seconds": time.perf_counter() - start, "processor_seconds": time.process_time() - start_processor}
+        taken = {
+            "seconds": time.perf_counter() - start,
+            "processor_seconds": time.process_time() - start_processor,
+        }
         now = memory()
-        print(json.dumps({**taken, **{name: now[name] - before[name] for name in ("Rss", "Anonymous")}}), flush=True)
+        print(
+            json.dumps(
+                {
+                    **taken,
+                    **{name: now[name] - before[name] for name in ("Rss", "Anonymous")},
+                }
+            ),
+            flush=True,
+        )
 
 
 def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
-    """Import a program; return a function that loads a model and returns the call that answers."""
+    """Import a program; return a function that loads a model and returns the call that
+    answers.
+    """
     if program == "litebert":
         import litebert.folder.model  # noqa: F401 torch and all else that loading imports
         from litebert.inference import Model
 
         def load_ours(root: Path, precision: str) -> Callable[[], object]:
             is_int8 = precision == "int8"  # a property of the folder
-            model = Model.load(root / "int8") if is_int8 else Model.load(root / "model", precision=precision)
+            model = (
+                Model.load(root / "int8")
+                if is_int8
+                else Model.load(root / "model", precision=precision)
+            )
             return lambda: model.embed([TEXT])
 
         return load_ours
@@ -106,14 +148,21 @@ def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
         model = AlbertModel.from_pretrained(root / "model", dtype=dtype).eval()
         tokenizer = AutoTokenizer.from_pretrained(root / "model")
-        embed = lambda: model(**tokenizer([TEXT], return_tensors="pt")).last_hidden_state.mean(1)  # noqa: E731
-        return torch.inference_mode()(embed)
+
+        @torch.inference_mode()
+        def embed() -> torch.Tensor:
+            encoded = tokenizer([TEXT], return_tensors="pt")
+            return model(**encoded).last_hidden_state.mean(1)
+
+        return embed
 
     return load_theirs
 
 
 def _forked(answer: Callable[[], object]) -> float:
-    """Return what this process and four forked children that have answered hold together."""
+    """Return what this process and four forked children that have answered hold
+    together.
+    """
     children = []
     for _ in range(WORKERS):
         read, write = os.pipe()

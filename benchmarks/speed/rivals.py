@@ -1,4 +1,6 @@
-"""The programs that compute the encoder: one class each, and the registry (docs/extending/rival.md)."""
+"""The programs that compute the encoder: one class each, and the registry
+(docs/extending/rival.md).
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,30 +18,43 @@ Call: TypeAlias = Callable[[], Any]
 
 
 class Rival(ABC):
-    """A program at one of its `precisions`, loaded from what `exports` wrote to `root`."""
+    """A program at one of its `precisions`, loaded from what `exports` wrote to
+    `root`.
+    """
 
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16")
     is_padded: ClassVar[bool] = True
-    """Whether outputs are rectangles, padding included, or the real tokens end to end."""
+    """Whether outputs are rectangles, padding included, or the real tokens end to end.
+    """
 
     def __init__(self, root: Path, precision: str) -> None:
-        self.root, self.precision = root, precision
+        self.root = root
+        self.precision = precision
 
     @abstractmethod
     def ready(self, texts: Texts) -> Call:
-        """Prepare the inputs, which is not timed, and return the call that computes the states."""
+        """Prepare the inputs, which is not timed, and return the call that computes the
+        states.
+        """
 
     def states(self, output: Any, texts: Texts) -> NDArray[np.float32]:
-        """Return the states of the real tokens, end to end, by which all can be compared."""
+        """Return the states of the real tokens, end to end, by which all can be
+        compared.
+        """
         states = output.float().numpy() if isinstance(output, torch.Tensor) else output
         return states[texts.mask] if self.is_padded else states
 
     def encoder(self, precision: str) -> torch.nn.Module:
-        """Load `AlbertModel` or `BertModel` as its users do, with torch's fused attention."""
+        """Load `AlbertModel` or `BertModel` as its users do, with torch's fused
+        attention.
+        """
         from transformers import AutoModel
 
-        folder, dtype = self.root / "model", DTYPES[precision]
-        return AutoModel.from_pretrained(folder, attn_implementation="sdpa", dtype=dtype).eval()
+        folder = self.root / "model"
+        dtype = DTYPES[precision]
+        return AutoModel.from_pretrained(
+            folder, attn_implementation="sdpa", dtype=dtype
+        ).eval()
 
 
 class Transformers(Rival):
@@ -48,15 +63,19 @@ class Transformers(Rival):
         self.model = self.encoder(precision)
 
     def ready(self, texts: Texts) -> Call:
-        inputs, model = {name: torch.from_numpy(values) for name, values in texts.padded().items()}, self.model
+        inputs = {
+            name: torch.from_numpy(values) for name, values in texts.padded().items()
+        }
+        model = self.model
         return lambda: model(**inputs).last_hidden_state
 
 
 class Compiled(Transformers):
-    """The same with each layer compiled: as fast as compiling everything, in a tenth of the time.
+    """The same with each layer compiled: as fast as compiling everything, in a tenth of
+    the time.
 
-    Weights are frozen, which lets the compiler pack them; rectangles are compiled for their shape,
-    real texts once for all lengths.
+    Weights are frozen, which lets the compiler pack them; rectangles are compiled for
+    their shape, real texts once for all lengths.
     """
 
     def __init__(self, root: Path, precision: str) -> None:
@@ -70,7 +89,10 @@ class Compiled(Transformers):
         for is_dynamic in (False, True):
             model = self.variants[is_dynamic] = self.encoder(precision)
             # those of a BERT, or the one that an ALBERT applies many times
-            layers = getattr(model.encoder, "layer", None) or model.encoder.albert_layer_groups[0].albert_layers
+            layers = (
+                getattr(model.encoder, "layer", None)
+                or model.encoder.albert_layer_groups[0].albert_layers
+            )
             for layer in layers:
                 layer.compile(dynamic=is_dynamic)
 
@@ -86,17 +108,25 @@ class SentenceTransformers(Rival):
         super().__init__(root, precision)
         from sentence_transformers import SentenceTransformer, models
 
-        words = models.Transformer(str(root / "model"), model_kwargs={"dtype": DTYPES[precision]}, max_seq_length=512)
+        words = models.Transformer(
+            str(root / "model"),
+            model_kwargs={"dtype": DTYPES[precision]},
+            max_seq_length=512,
+        )
         pooling = models.Pooling(words.get_embedding_dimension())
         self.model = SentenceTransformer(modules=[words, pooling], device="cpu").eval()
 
     def ready(self, texts: Texts) -> Call:
-        inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
+        inputs = {
+            name: torch.from_numpy(values) for name, values in texts.padded().items()
+        }
         return lambda: self.model(dict(inputs))["token_embeddings"]
 
 
 class OnnxRuntime(Rival):
-    """A session with as many threads as torch has, which do not spin while others work."""
+    """A session with as many threads as torch has, which do not spin while others
+    work.
+    """
 
     precisions = ("fp32", "int8")
 
@@ -105,7 +135,8 @@ class OnnxRuntime(Rival):
         from onnxruntime import InferenceSession, SessionOptions
 
         options = SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.inter_op_num_threads = 1
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self.session = InferenceSession(root / f"{precision}.onnx", options)
 
@@ -115,7 +146,9 @@ class OnnxRuntime(Rival):
 
 
 class OpenVino(Rival):
-    """One stream; what NNCF left in float is computed in bf16, which measured fastest."""
+    """One stream; what NNCF left in float is computed in bf16, which measured
+    fastest.
+    """
 
     precisions = ("fp32", "bf16", "int8")
 
@@ -123,13 +156,23 @@ class OpenVino(Rival):
         super().__init__(root, precision)
         from openvino import Core
 
-        settings = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
+        settings = {
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+            "NUM_STREAMS": 1,
+            "PERFORMANCE_HINT": "LATENCY",
+        }
         settings["INFERENCE_PRECISION_HINT"] = "f32" if precision == "fp32" else "bf16"
         file = root / ("int8.xml" if precision == "int8" else "fp32.xml")
         self.model = Core().compile_model(file, "CPU", settings)
         if precision == "int8":
-            infos = [node.get_rt_info() for node in self.model.get_runtime_model().get_ops()]
-            products = [info for info in infos if info["layerType"].astype(str) in ("FullyConnected", "MatMul")]
+            infos = [
+                node.get_rt_info() for node in self.model.get_runtime_model().get_ops()
+            ]
+            products = [
+                info
+                for info in infos
+                if info["layerType"].astype(str) in ("FullyConnected", "MatMul")
+            ]
             kinds = [str(info["runtimePrecision"].astype(str)) for info in products]
             integer = sum(kind in ("u8", "i8") for kind in kinds)
             assert integer > len(kinds) // 2, f"OpenVINO computes {kinds}"
@@ -137,12 +180,15 @@ class OpenVino(Rival):
 
     def ready(self, texts: Texts) -> Call:
         inputs = list(texts.padded().values())
-        request = self.model.create_infer_request()  # which belongs to one caller at a time
+        # which belongs to one caller at a time
+        request = self.model.create_infer_request()
         return lambda: request.infer(inputs, share_inputs=True, share_outputs=True)[0]
 
 
 class Litebert(Rival):
-    """The encoder of a folder, loaded as `litebert.load` does, on batches without padding."""
+    """The encoder of a folder, loaded as `litebert.load` does, on batches without
+    padding.
+    """
 
     precisions = ("fp32", "bf16", "int8")
     is_padded = False
@@ -163,7 +209,9 @@ class Litebert(Rival):
 
 
 class Optimized(Transformers):
-    """transformers' model after `litebert.optimize`: same inputs, same padded outputs."""
+    """transformers' model after `litebert.optimize`: same inputs, same padded
+    outputs.
+    """
 
     def __init__(self, root: Path, precision: str) -> None:
         from litebert import optimize
@@ -186,7 +234,12 @@ RIVALS: dict[str, type[Rival]] = {
 def names() -> tuple[str, ...]:
     """Return every rival at every precision, `litebert fp32` for instance."""
     precisions = ("fp32", "bf16", "int8")
-    return tuple(f"{name} {each}" for each in precisions for name, rival in RIVALS.items() if each in rival.precisions)
+    return tuple(
+        f"{name} {each}"
+        for each in precisions
+        for name, rival in RIVALS.items()
+        if each in rival.precisions
+    )
 
 
 def load(name: str, root: Path) -> Rival:

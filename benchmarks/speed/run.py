@@ -2,9 +2,9 @@
 
     python -m benchmarks.speed.run [PART ...] [--quick] [--threads 1,2] [--record RESULTS.md]
 
-Parts: inference, pretraining, finetuning, cold. Each, for each number of threads, runs in its own process, shared by
-all its contenders. Exported models, figures (JSON) and tables (Markdown) are written to --folder; existing exports are
-used again.
+Parts: inference, pretraining, finetuning, cold. Each, for each number of threads, runs
+in its own process, shared by all its contenders. Exported models, figures (JSON) and
+tables (Markdown) are written to --folder; existing exports are used again.
 """
 
 import json
@@ -19,13 +19,23 @@ from litebert.cli.command import command_of
 
 Part = Literal["inference", "pretraining", "finetuning", "cold"]
 TRAINED = ("transformers fp32", "transformers bf16", "litebert fp32", "litebert bf16")
-QUIET = {"PYTHONWARNINGS": "ignore", "TORCHINDUCTOR_COMPILE_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-QUIET |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+QUIET = {
+    "PYTHONWARNINGS": "ignore",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+QUIET |= {
+    "TRANSFORMERS_VERBOSITY": "error",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+}
 QUIET |= {"CI": "true", "NNCF_CI": "1"}
 """Quiet and offline; the last two keep OpenVINO and NNCF from sending statistics."""
 
 
-def part(name: str, root: str, preset: str, threads: int, is_quick: bool, names: list[str]) -> list[dict[str, Any]]:
+def part(
+    name: str, root: str, preset: str, threads: int, is_quick: bool, names: list[str]
+) -> list[dict[str, Any]]:
     import torch
 
     from benchmarks.speed.rows import REFERENCE
@@ -49,7 +59,8 @@ def part(name: str, root: str, preset: str, threads: int, is_quick: bool, names:
     else:
         from benchmarks.speed import training
 
-        known, measure = TRAINED, getattr(training, name)
+        known = TRAINED
+        measure = getattr(training, name)
     chosen = [each for each in known if not names or each in names or each == REFERENCE]
     return [asdict(row) for row in measure(folder, is_quick=is_quick, names=chosen)]
 
@@ -57,30 +68,49 @@ def part(name: str, root: str, preset: str, threads: int, is_quick: bool, names:
 def main(
     parts: tuple[Part, ...] = (),
     *,
-    preset: Annotated[str, "base-v2, another preset, minilm-l6 or bert-base."] = "base-v2",
+    preset: Annotated[
+        str, "base-v2, another preset, minilm-l6 or bert-base."
+    ] = "base-v2",
     quick: Annotated[bool, "Three minutes: fewer texts and turns."] = False,
     threads: tuple[int, ...] = (1, 2),
-    names: Annotated[tuple[str, ...], "Only these contenders, for instance 'litebert fp32'; may be repeated."] = (),
+    names: Annotated[
+        tuple[str, ...],
+        "Only these contenders, for instance 'litebert fp32'; may be repeated.",
+    ] = (),
     folder: Path = Path("build/speed"),
     record: Annotated[Path | None, "Replace the section in this Markdown file."] = None,
 ) -> None:
     """Run the parts one after the other, then write their results."""
     from benchmarks.speed.rows import document
 
-    start, folder = time.perf_counter(), folder / preset
+    start = time.perf_counter()
+    folder = folder / preset
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, list[dict[str, Any]]] = {}
     for name in ("exports", *(parts or get_args(Part))):
-        for count in {"exports": (os.cpu_count() or 1,), "cold": (1,)}.get(name, threads):
-            print(f"\n{name}, {count} threads, load {os.getloadavg()[0]:.1f}", flush=True)
-            given = {**QUIET, "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), "OMP_NUM_THREADS": str(count)}
-            found = apart(part, name, folder, preset, count, quick, names, environment=given)
+        for count in {"exports": (os.cpu_count() or 1,), "cold": (1,)}.get(
+            name, threads
+        ):
+            print(
+                f"\n{name}, {count} threads, load {os.getloadavg()[0]:.1f}", flush=True
+            )
+            given = {
+                **QUIET,
+                "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"),
+                "OMP_NUM_THREADS": str(count),
+            }
+            found = apart(
+                part, name, folder, preset, count, quick, names, environment=given
+            )
             figures.setdefault(name, []).extend(found)
     del figures["exports"]
     text = document(figures, preset)
     (folder / "speed.json").write_text(json.dumps(figures, indent=1))
     (folder / "speed.md").write_text(text)
-    print(f"\n{text}\n{(time.perf_counter() - start) / 60:.1f} minutes; {folder / 'speed.md'}")
+    print(
+        f"\n{text}\n{(time.perf_counter() - start) / 60:.1f} minutes;"
+        f" {folder / 'speed.md'}"
+    )
     if record:
         record.write_text(recorded(record.read_text(), text))
 

@@ -1,10 +1,12 @@
-"""English prose that every machine with Python has: its documentation, as one sentence per line.
+"""English prose that every machine with Python has: its documentation, as one sentence
+per line.
 
     python examples/quickstart/python_prose.py OUT.txt
 
-The language topics and the docstrings of the standard library and of all installed packages are
-read as source, never imported. Each module is a document. Code, tables, lists of parameters and
-sentences that many modules repeat are left out. The same packages give the same file.
+The language topics and the docstrings of the standard library and of all installed
+packages are read as source, never imported. Each module is a document. Code, tables,
+lists of parameters and sentences that many modules repeat are left out. The same
+packages give the same file.
 """
 
 import argparse
@@ -27,14 +29,24 @@ from litebert.corpus.text import TextSettings, split_sentences
 from litebert.files import write_text
 
 NUM_PROCESSES = 2
-IGNORED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3"}
+IGNORED_FOLDERS = {
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+}
 LEAST_DOCSTRING_SHARE = 0.05  # below it, parsing a module takes long and finds little
-LEAST_SENTENCES, LEAST_WORDS = 4, 4
-LONGEST_SENTENCE, LONGEST_WORD = 400, 30
+LEAST_SENTENCES = 4
+LEAST_WORDS = 4
+LONGEST_SENTENCE = 400
+LONGEST_WORD = 30
 LARGEST_ODD_SHARE = 1 / 8  # of words that are not plain English: names, symbols
 
 _TABLE = (
-    r"(?i:(?:other |keyword )?(?:parameters|params|args|arguments)|kwargs|attributes|properties|"
+    r"(?i:(?:other |keyword"
+    r" )?(?:parameters|params|args|arguments)|kwargs|attributes|properties|"
     r"fields|methods|options|shape|inputs?|outputs?|returns?|yields?|receives|raises|throws|warns|"
     r"see also|references?|routine listings)"
 )
@@ -43,11 +55,13 @@ _NOT_PROSE = [
     re.compile(pattern, re.MULTILINE)
     for pattern in (
         r"^ *(```|~~~)(?s:.*?)(?:^ *\1|\Z)",
-        r"^ *(?:>>>|\.\.\. |In \[).*(?:\n.*\S.*)*",  # a session up to the next blank line
+        # a session up to the next blank line
+        r"^ *(?:>>>|\.\.\. |In \[).*(?:\n.*\S.*)*",
         rf"^{_TABLE}:?\n[-=~^]{{3,}}\n(?s:.*?)(?=^\S.*\n[-=~^]{{3,}}$|\Z)",
         r"^.*\n *[-=~^]{3,}$",  # any other title
         rf"^( *)(?:{_TABLE}|(?i:examples?|usage)):{{1,2}} *{_DEEPER}",
-        rf"^( *)[`*]*[a-z_][\w.]*[`*]*(?: ?\(.*\):| ?:|, .* : ).*{_DEEPER}",  # name : type
+        # name : type
+        rf"^( *)[`*]*[a-z_][\w.]*[`*]*(?: ?\(.*\):| ?:|, .* : ).*{_DEEPER}",
         rf"^( *)\.\. (?!note|warning|tip|important|caution).*{_DEEPER}",
         rf"^( *)(?::\w[^:\n`]*:(?!`)|@\w+).*{_DEEPER}",  # :param name:
         rf"^( *)\S.*::$\n(?: *\n)*\1 +\S.*{_DEEPER}",  # code after a double colon
@@ -59,7 +73,8 @@ _MARK = re.compile(r"^( *)([-*+•]|\d+[.)]|\.\. \w+::)(?=\s)", re.MULTILINE)
 _PLAIN = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"(?<=[.,;])\s?\[[\w#*]+\]_", ""),  # a footnote; elsewhere it is used as a noun
+        # a footnote; elsewhere it is used as a noun
+        (r"(?<=[.,;])\s?\[[\w#*]+\]_", ""),
         (r":[\w:+-]+:`[~!](?:[\w.:]*[.:])?(\w+)`", r"\1"),  # :class:`~module.Name`
         (r":[\w:+-]+:(?=`)", ""),
         (r"\[`[~!]?([^`\]]*)`\]", r"\1"),
@@ -76,7 +91,9 @@ _PROSE = re.compile(
     r"(?!.*(?://|TODO|FIXME| [.,;:?!]))"
     r"[\"'(]?[A-Z][^=<>{}|\\~^#@$*\[\]`\x00-\x1f\ufffd]*(?<![. ])[.!?][\"')]*"
 )
-_WORD = re.compile(r"[\"'(]*(?:[A-Za-z]?[a-z]*(?:['’-][A-Za-z]?[a-z]+)*|\d+|[A-Z]{2,5}|[ei]\.[ge])[\"').,;:!?]*")
+_WORD = re.compile(
+    r"[\"'(]*(?:[A-Za-z]?[a-z]*(?:['’-][A-Za-z]?[a-z]+)*|\d+|[A-Z]{2,5}|[ei]\.[ge])[\"').,;:!?]*"
+)
 _FUNCTION_WORD = re.compile(
     r"(?i)\b(?:the|an?|is|are|was|be|has|of|to|in|for|on|from|with|by|this|it|not|and|or|if|as)\b"
 )
@@ -91,7 +108,9 @@ def main() -> None:
 def collect(out: Path) -> None:
     """Write the prose of this machine to a file."""
     start = time.perf_counter()
-    folders = (Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
+    folders = (
+        Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")
+    )
     documents = list(read_prose(dict.fromkeys(folders)))
     text = "\n\n".join("\n".join(document) for document in documents) + "\n"
     write_text(out, text)
@@ -104,11 +123,15 @@ def collect(out: Path) -> None:
 
 
 def read_prose(folders: Iterable[Path]) -> Iterator[list[str]]:
-    """Yield the sentences of each language topic and each module, none of them twice."""
+    """Yield the sentences of each language topic and each module, none of them
+    twice.
+    """
     paths = [path for folder in folders for path in _modules(folder)]
     seen: set[str] = set()
     spawn = get_context("spawn")
-    with ProcessPoolExecutor(NUM_PROCESSES, mp_context=spawn, initializer=gc.disable) as pool:
+    with ProcessPoolExecutor(
+        NUM_PROCESSES, mp_context=spawn, initializer=gc.disable
+    ) as pool:
         of_modules = pool.map(module_sentences, paths, chunksize=64)
         of_topics = (list(find_sentences(topics[name])) for name in sorted(topics))
         for sentences in chain(of_topics, of_modules):
@@ -120,7 +143,9 @@ def read_prose(folders: Iterable[Path]) -> Iterator[list[str]]:
 
 
 def module_sentences(path: Path) -> list[str]:
-    """Return the prose in the docstrings of a module, in order; nothing if it is not Python."""
+    """Return the prose in the docstrings of a module, in order; nothing if it is not
+    Python.
+    """
     with warnings.catch_warnings(action="ignore"):
         try:
             source = path.read_bytes()
@@ -136,11 +161,17 @@ def module_sentences(path: Path) -> list[str]:
 def find_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a docstring that read as English prose, without markup."""
     prose = "\n\n".join(_paragraphs(inspect.cleandoc(text)))
-    return (sentence for sentence in split_sentences(prose, TextSettings()) if is_prose(sentence))
+    return (
+        sentence
+        for sentence in split_sentences(prose, TextSettings())
+        if is_prose(sentence)
+    )
 
 
 def is_prose(sentence: str) -> bool:
-    """Check that a sentence reads as English, and is not a fragment, a formula or a line of code."""
+    """Check that a sentence reads as English, and is not a fragment, a formula or a
+    line of code.
+    """
     words = sentence.split()
     return (
         len(words) >= LEAST_WORDS
@@ -150,23 +181,32 @@ def is_prose(sentence: str) -> bool:
         and sentence.count("(") == sentence.count(")")
         and sentence.count('"') % 2 == 0
         and _FUNCTION_WORD.search(sentence) is not None
-        and sum(_WORD.fullmatch(word) is None for word in words) <= LARGEST_ODD_SHARE * len(words)
+        and sum(_WORD.fullmatch(word) is None for word in words)
+        <= LARGEST_ODD_SHARE * len(words)
     )
 
 
 def _modules(folder: Path) -> list[Path]:
     paths = sorted(folder.rglob("*.py"))
-    return [path for path in paths if IGNORED_FOLDERS.isdisjoint(path.relative_to(folder).parts)]
+    return [
+        path
+        for path in paths
+        if IGNORED_FOLDERS.isdisjoint(path.relative_to(folder).parts)
+    ]
 
 
 def _docstrings(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """Yield the strings that are statements or arguments of a call (as in numpy and torch)."""
+    """Yield the strings that are statements or arguments of a call (as in numpy and
+    torch).
+    """
     for statement in body:
         match statement:
             case ast.Expr(ast.Constant(str(text))):
                 yield text
             case ast.Expr(ast.Call()):
-                constants = (getattr(node, "value", None) for node in ast.walk(statement))
+                constants = (
+                    getattr(node, "value", None) for node in ast.walk(statement)
+                )
                 yield from (value for value in constants if isinstance(value, str))
             case ast.ClassDef() | ast.If() | ast.Try():
                 yield from _docstrings(statement.body)

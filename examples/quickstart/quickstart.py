@@ -1,7 +1,8 @@
-"""Text on this machine -> vocabulary -> corpus -> ALBERT -> answers, in about eight minutes.
+"""Text on this machine -> vocabulary -> corpus -> ALBERT -> answers, in about eight
+minutes.
 
-Run it as `make quickstart`. Everything it does is one command you can repeat on your own text:
-`litebert pretrain my-text.txt --preset mini --minutes 30 --name mine`.
+Run it as `make quickstart`. Everything it does is one command you can repeat on your
+own text: `litebert pretrain my-text.txt --preset mini --minutes 30 --name mine`.
 """
 
 import math
@@ -32,7 +33,9 @@ def main() -> None:
         _say("collecting the English prose that comes with Python and its packages")
         collect(PROSE)
     _say("pretraining for about five minutes (run again: resumes)")
-    run = litebert.pretrain(PROSE, sentences="line", recipe="quickstart", name=RUN.name, runs=RUN.parent)
+    run = litebert.pretrain(
+        PROSE, sentences="line", recipe="quickstart", name=RUN.name, runs=RUN.parent
+    )
     if run.exit_code:
         sys.exit(run.exit_code)
     _show_table(run)
@@ -42,10 +45,16 @@ def main() -> None:
 
 def _show_table(run: Run) -> None:
     evaluations = [row for row in read_metrics(run.folder) if row["kind"] == "eval"]
-    before, after = evaluations[0], evaluations[-1]
+    before = evaluations[0]
+    after = evaluations[-1]
     lines = [
         ("masked-LM loss", "masked_lm_loss", "{:.3f}", ""),
-        ("masked-LM accuracy", "masked_lm_accuracy", "{:.1%}", f"{after['masked_lm_baseline']:.1%}"),
+        (
+            "masked-LM accuracy",
+            "masked_lm_accuracy",
+            "{:.1%}",
+            f"{after['masked_lm_baseline']:.1%}",
+        ),
         ("at [MASK] positions", "mask_token_accuracy", "{:.1%}", ""),
         ("sentence-order loss", "sentence_order_loss", "{:.3f}", "0.693"),
         ("sentence-order accuracy", "sentence_order_accuracy", "{:.1%}", "50.0%"),
@@ -59,14 +68,20 @@ def _show_table(run: Run) -> None:
 
 
 def _order_verdict(run: Run, accuracy: float) -> str:
-    """Return a plain sentence on whether sentence order was learnt: it comes later than the words."""
+    """Return a plain sentence on whether sentence order was learnt: it comes later than
+    the words.
+    """
     num_pairs = int(str(run.settings["train.eval_sequences"]))
     errors_above = (accuracy - 0.5) / math.sqrt(0.25 / num_pairs)
     if errors_above < 2:
-        return "sentence order: not distinguishable from chance yet; it is learnt later than words"
+        return (
+            "sentence order: not distinguishable from chance yet; it is learnt later"
+            " than words"
+        )
     return (
-        f"sentence order: {errors_above:.0f} standard errors above chance on {num_pairs:,} pairs; "
-        "it is learnt later than words and keeps rising in longer runs"
+        f"sentence order: {errors_above:.0f} standard errors above chance on"
+        f" {num_pairs:,} pairs; it is learnt later than words and keeps rising in"
+        " longer runs"
     )
 
 
@@ -74,7 +89,9 @@ def _show_answers(model: Model) -> None:
     print()
     for text in BLANKS:
         fillings = model.fill(text, top=3)
-        words = ", ".join(f"{filling.words[0]} {filling.probability:.0%}" for filling in fillings)
+        words = ", ".join(
+            f"{filling.words[0]} {filling.probability:.0%}" for filling in fillings
+        )
         print(f"{text}  ->  {words}")
 
 
@@ -84,7 +101,8 @@ def _show_next() -> None:
         f"\nreport   {RUN / 'report.html'}\n\nnext\n"
         f'  .venv/bin/litebert fill "The value must be [MASK]." --model {model}\n'
         f'  .venv/bin/litebert order "Open the file." "Then read it." --model {model}\n'
-        f"  .venv/bin/litebert pretrain my-text.txt --preset mini --minutes 30 --name mine\n"
+        f"  .venv/bin/litebert pretrain my-text.txt --preset mini --minutes 30 --name"
+        f" mine\n"
         f"  .venv/bin/litebert recipes list"
     )
 

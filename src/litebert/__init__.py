@@ -1,4 +1,5 @@
-"""ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and inference.
+"""ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and
+inference.
 
 >>> import litebert
 >>> litebert.preset("base-v2").hidden_size
@@ -27,10 +28,31 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
-    "AdamW", "Albert", "AlbertConfig", "AlbertForPretraining", "AlbertForTask", "Batch", "Embeddings", "HeadConfig",
-    "Lamb", "LitebertClassifier", "LitebertError", "LitebertVectorizer", "Model", "Run", "Tokenizer",
-    "distil", "evaluate", "finetune", "glue", "load", "optimize", "predict", "preset", "pretrain",
-]  # fmt: skip
+    "AdamW",
+    "Albert",
+    "AlbertConfig",
+    "AlbertForPretraining",
+    "AlbertForTask",
+    "Batch",
+    "Embeddings",
+    "HeadConfig",
+    "Lamb",
+    "LitebertClassifier",
+    "LitebertError",
+    "LitebertVectorizer",
+    "Model",
+    "Run",
+    "Tokenizer",
+    "distil",
+    "evaluate",
+    "finetune",
+    "glue",
+    "load",
+    "optimize",
+    "predict",
+    "preset",
+    "pretrain",
+]
 
 _NAMES = {  # public names, by the module that they are imported from on first use
     "api.estimators": "LitebertClassifier LitebertVectorizer",
@@ -57,10 +79,11 @@ def load(
 ) -> "Model":
     """Load a model; `Model.verbs` lists the verbs that its heads support.
 
-    `path` is a model folder, a run or a name on the Hub; without it, the model that comes with the
-    package is loaded. `precision="bf16"` is several times faster where the hardware supports it;
-    `depth` is the number of steps to apply, for a model trained with `train.exits`. `backend="auto"`
-    computes attention and single short texts with onnxruntime if it is installed and faster.
+    `path` is a model folder, a run or a name on the Hub; without it, the model that
+    comes with the package is loaded. `precision="bf16"` is several times faster where
+    the hardware supports it; `depth` is the number of steps to apply, for a model
+    trained with `train.exits`. `backend="auto"` computes attention and single short
+    texts with onnxruntime if it is installed and faster.
 
     >>> model = load()
     >>> len(model.fill("It was a [MASK] day.", top=3))

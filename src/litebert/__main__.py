@@ -1,6 +1,7 @@
 """The command `litebert`, also as `python -m litebert`.
 
-Until the command line is imported and handles Ctrl-C itself, Ctrl-C ends the process at once, without a traceback.
+Until the command line is imported and handles Ctrl-C itself, Ctrl-C ends the process at
+once, without a traceback.
 """
 
 import signal

@@ -1,10 +1,21 @@
-"""The answers of the verbs in Python, in JSON and over HTTP: frozen dataclasses, shown as tables in notebooks."""
+"""The answers of the verbs in Python, in JSON and over HTTP: frozen dataclasses, shown
+as tables in notebooks.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    SupportsIndex,
+    TypeVar,
+    get_args,
+    overload,
+)
 
 from litebert.errors import LitebertError
 
@@ -16,7 +27,9 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Shown(Generic[Item]):
-    """What a command prints: text for people, a value for `--json` and notes on stderr; and its exit code."""
+    """What a command prints: text for people, a value for `--json` and notes on stderr;
+    and its exit code.
+    """
 
     value: Item
     text: str
@@ -56,41 +69,72 @@ class Results(tuple[Item, ...]):
         return "\n".join([f"Results of {len(self):,}:", *lines, *more])
 
     def to_pandas(self) -> "DataFrame":
-        """Return a DataFrame with a row per answer; several answers to one text are several rows."""
+        """Return a DataFrame with a row per answer; several answers to one text are
+        several rows.
+        """
         return _data_frame(self)
 
     def _repr_html_(self) -> str | None:
-        return str(self[:20].to_pandas().to_html(max_rows=20)) if find_spec("pandas") else None
+        return (
+            str(self[:20].to_pandas().to_html(max_rows=20))
+            if find_spec("pandas")
+            else None
+        )
 
 
 class Tabular:
-    """An answer that converts to a table of one row, or of one row per part, such as each word."""
+    """An answer that converts to a table of one row, or of one row per part, such as
+    each word.
+    """
 
     __slots__ = ()
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # JSON schemas allow no other fields
+    # JSON schemas allow no other fields
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     def to_pandas(self) -> "DataFrame":
         """Return the answer as a DataFrame."""
         assert is_dataclass(self)
-        parts = [field.name for field in fields(self) if any(map(is_dataclass, get_args(field.type)))]
+        parts = [
+            field.name
+            for field in fields(self)
+            if any(map(is_dataclass, get_args(field.type)))
+        ]
         return _data_frame(getattr(self, parts[0]) if parts else [self])
 
 
 def _data_frame(answers: Sequence[Any]) -> "DataFrame":
-    """Return answers as rows; mappings become columns such as `values.positive`, nested answers get a `text_number`."""
+    """Return answers as rows; mappings become columns such as `values.positive`, nested
+    answers get a `text_number`.
+    """
     try:
         from pandas import concat, json_normalize
     except ImportError as error:
-        raise LitebertError("LB-929", "a DataFrame needs pandas", next="pip install pandas") from error
+        raise LitebertError(
+            "LB-929", "a DataFrame needs pandas", next="pip install pandas"
+        ) from error
     if answers and isinstance(answers[0], Results):
-        parts = {number: _data_frame(each) for number, each in enumerate(answers) if each}
-        return concat(parts or {0: json_normalize([])}, names=["text_number"]).reset_index(0).reset_index(drop=True)
-    return json_normalize([asdict(each) if isinstance(each, Tabular) else {"value": each} for each in answers])  # type: ignore[call-overload]
+        parts = {
+            number: _data_frame(each) for number, each in enumerate(answers) if each
+        }
+        return (
+            concat(parts or {0: json_normalize([])}, names=["text_number"])
+            .reset_index(0)
+            .reset_index(drop=True)
+        )
+    rows = list[dict[str, object]]()
+    for answer in answers:
+        if isinstance(answer, Tabular):
+            rows.append(asdict(answer))  # type: ignore[call-overload]
+        else:
+            rows.append({"value": answer})
+    return json_normalize(rows)
 
 
 @dataclass(frozen=True)
 class Filling(Tabular):
-    """One way to fill the blanks of a text; `offsets` are the start and end of each [MASK] in the text as given."""
+    """One way to fill the blanks of a text; `offsets` are the start and end of each
+    [MASK] in the text as given.
+    """
 
     text: str
     words: tuple[str, ...]
@@ -100,7 +144,9 @@ class Filling(Tabular):
 
 @dataclass(frozen=True)
 class Order(Tabular):
-    """Whether two sentences are in order; `probability` is that of the order as given."""
+    """Whether two sentences are in order; `probability` is that of the order as
+    given.
+    """
 
     is_in_order: bool
     probability: float
@@ -108,7 +154,9 @@ class Order(Tabular):
 
 @dataclass(frozen=True)
 class Join(Tabular):
-    """Two neighbouring sentences, the second from character `start` on, and the probability that they are in order."""
+    """Two neighbouring sentences, the second from character `start` on, and the
+    probability that they are in order.
+    """
 
     first: str
     second: str
@@ -124,7 +172,9 @@ class Coherence(Tabular):
 
     @property
     def breaks(self) -> tuple[Join, ...]:
-        """The joins whose sentences are more likely swapped than in order, worst first."""
+        """The joins whose sentences are more likely swapped than in order, worst
+        first.
+        """
         broken = [join for join in self.joins if join.probability < 0.5]
         return tuple(sorted(broken, key=lambda join: join.probability))
 
@@ -151,7 +201,8 @@ class Score(Tabular):
 
 @dataclass(frozen=True)
 class Classification(Tabular):
-    """The label of a text (several or none for a multi-label model) and the value of each label.
+    """The label of a text (several or none for a multi-label model) and the value of
+    each label.
 
     Values are probabilities; a regression model has a single value, its score.
     """
@@ -172,7 +223,9 @@ class Tagged(Tabular):
 
 @dataclass(frozen=True)
 class Choice(Tabular):
-    """The best of several choices: its index, its text, and the probability of each choice."""
+    """The best of several choices: its index, its text, and the probability of each
+    choice.
+    """
 
     index: int
     text: str
@@ -183,8 +236,9 @@ class Choice(Tabular):
 class SpanFound(Tabular):
     """Characters `start` to `stop` of a context; an empty text means no answer.
 
-    `document` is the index of the context, if there are several; `no_answer` is the probability
-    that none of them has an answer, or None if the model does not estimate it.
+    `document` is the index of the context, if there are several; `no_answer` is the
+    probability that none of them has an answer, or None if the model does not estimate
+    it.
     """
 
     text: str
@@ -197,7 +251,9 @@ class SpanFound(Tabular):
 
 @dataclass(frozen=True)
 class Match(Tabular):
-    """A text, its number among those searched, from 0, and its cosine similarity to the query."""
+    """A text, its number among those searched, from 0, and its cosine similarity to the
+    query.
+    """
 
     number: int
     text: str
@@ -206,7 +262,9 @@ class Match(Tabular):
 
 @dataclass(frozen=True)
 class WordAttribution(Tabular):
-    """What a word adds to the score; it is at `start` to `end` in the text that `part` names."""
+    """What a word adds to the score; it is at `start` to `end` in the text that `part`
+    names.
+    """
 
     word: str
     part: str
@@ -219,8 +277,9 @@ class WordAttribution(Tabular):
 class Explanation(Tabular):
     """An answer with what each word adds to its score.
 
-    `kind` names the score: a log-probability in nats, a cosine, a number. The attributions add up to `score` - `blank`,
-    where `blank` is the score with every word masked; `error` is the amount by which they miss it.
+    `kind` names the score: a log-probability in nats, a cosine, a number. The
+    attributions add up to `score` - `blank`, where `blank` is the score with every word
+    masked; `error` is the amount by which they miss it.
     """
 
     verb: str
@@ -232,18 +291,30 @@ class Explanation(Tabular):
     words: tuple[WordAttribution, ...]
 
     def __repr__(self) -> str:
-        lines = [f"  {w.attribution:+8.3f}  {'█' * round(12 * share):<12}  {w.word}" for w, share in self._shares()]
-        head = f"{self.verb}: {self.answer} ({self.kind} {self.score:.3f}, {self.blank:.3f} blank)"
+        lines = [
+            f"  {w.attribution:+8.3f}  {'█' * round(12 * share):<12}  {w.word}"
+            for w, share in self._shares()
+        ]
+        head = (
+            f"{self.verb}: {self.answer} ({self.kind} {self.score:.3f},"
+            f" {self.blank:.3f} blank)"
+        )
         return "\n".join([head, *lines])
 
     def _repr_html_(self) -> str:
         spans = [
-            f'<span style="background:rgba({"30,100,220" if word.attribution > 0 else "220,60,40"},{0.6 * share:.2f})"'
+            "<span"
+            f' style="background:rgba({"30,100,220" if word.attribution > 0 else "220,60,40"},{0.6 * share:.2f})"'  # noqa: E501
             f' title="{word.attribution:+.3f}">{escape(word.word)}</span>'
             for word, share in self._shares()
         ]
-        return f"<p><b>{escape(self.answer)}</b> {self.score:.3f}</p><p>{' '.join(spans)}</p>"
+        return (
+            f"<p><b>{escape(self.answer)}</b>"
+            f" {self.score:.3f}</p><p>{' '.join(spans)}</p>"
+        )
 
     def _shares(self) -> list[tuple[WordAttribution, float]]:
-        largest = max((abs(word.attribution) for word in self.words), default=0.0) or 1.0
+        largest = (
+            max((abs(word.attribution) for word in self.words), default=0.0) or 1.0
+        )
         return [(word, abs(word.attribution) / largest) for word in self.words]

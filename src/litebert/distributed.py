@@ -1,6 +1,8 @@
-"""The processes of a run: how they find each other, add up their gradients and share small values.
+"""The processes of a run: how they find each other, add up their gradients and share
+small values.
 
-They are described by the environment that `torchrun` sets. A single process is the world `ALONE`, which sends nothing.
+They are described by the environment that `torchrun` sets. A single process is the
+world `ALONE`, which sends nothing.
 """
 
 import json
@@ -25,13 +27,16 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 JOIN_SECONDS = 300.0  # the time within which all processes must start
-SUM_SECONDS = 600.0  # the longest wait in one sum: if another process hangs, the run ends after this time
+# the longest wait in one sum: if another process hangs, the run ends after this time
+SUM_SECONDS = 600.0
 POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of a run and the rank of this one; all must call the same methods in the same order."""
+    """The processes of a run and the rank of this one; all must call the same methods
+    in the same order.
+    """
 
     rank: int = 0
     size: int = 1
@@ -62,7 +67,9 @@ class World:
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         with _connection_errors():
             dist.all_reduce(flat)
-        for tensor, total in zip(tensors, torch.split(flat, [each.numel() for each in tensors]), strict=True):
+        for tensor, total in zip(
+            tensors, torch.split(flat, [each.numel() for each in tensors]), strict=True
+        ):
             tensor.copy_(total.view_as(tensor))
 
     def copy_first_(self, tensors: Iterable[Tensor]) -> None:
@@ -82,7 +89,9 @@ class World:
         return values
 
     def from_first(self, make: Callable[[], Json]) -> Json:
-        """Return a value that the first process makes; the others wait for it without a time limit."""
+        """Return a value that the first process makes; the others wait for it without a
+        time limit.
+        """
         if self.store is None:
             return make()
         made = make() if self.is_first else None
@@ -105,15 +114,20 @@ def _connection_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        what, advice = "another process of this run has ended", "see its message; rerun the command to resume"
-        raise ResourceError("LB-261", what, received=str(error).splitlines()[0], next=advice) from error
+        what = "another process of this run has ended"
+        advice = "see its message; rerun the command to resume"
+        raise ResourceError(
+            "LB-261", what, received=str(error).splitlines()[0], next=advice
+        ) from error
 
 
 def world_size() -> int:
     """Return the number of processes of the run; 1 without a launcher."""
     try:
-        size, rank = int(os.environ.get("WORLD_SIZE") or 1), int(os.environ.get("RANK") or 0)
-        if size < 1 or (size > 1 and not 0 <= rank < size):  # torch would wait for the others forever
+        size = int(os.environ.get("WORLD_SIZE") or 1)
+        rank = int(os.environ.get("RANK") or 0)
+        # torch would wait for the others forever
+        if size < 1 or (size > 1 and not 0 <= rank < size):
             raise ValueError(f"RANK={rank}, WORLD_SIZE={size}")
         return size
     except ValueError as error:
@@ -123,7 +137,10 @@ def world_size() -> int:
 def _incomplete(error: ValueError) -> LitebertError:
     what = "the environment for several processes is incomplete"
     expected = "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them"
-    advice = "torchrun --nproc-per-node 2 -m litebert pretrain ...; for a single process: unset WORLD_SIZE"
+    advice = (
+        "torchrun --nproc-per-node 2 -m litebert pretrain ...; for a single process:"
+        " unset WORLD_SIZE"
+    )
     return LitebertError("LB-262", what, received=error, expected=expected, next=advice)
 
 
@@ -131,8 +148,9 @@ def _incomplete(error: ValueError) -> LitebertError:
 def join_world(device: torch.device) -> Iterator[World]:
     """Connect to the other processes, if there are any, for the duration of the block.
 
-    Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. If the block succeeds, all processes disconnect
-    together. If it raises, the others meet a broken connection in their next sum and stop.
+    Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. If the block
+    succeeds, all processes disconnect together. If it raises, the others meet a broken
+    connection in their next sum and stop.
     """
     if world_size() == 1:
         yield ALONE
@@ -143,27 +161,48 @@ def join_world(device: torch.device) -> Iterator[World]:
         store, rank, size = _rendezvous()
         # each run in this process has its own keys
         store = PrefixStore(f"litebert/{store.add(f'visits/{rank}', 1)}", store)
-        backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=SUM_SECONDS)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        timeout = timedelta(seconds=SUM_SECONDS)
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=size, timeout=timeout
+        )
     except RuntimeError as error:
-        what = f"the processes of this run did not find each other within {JOIN_SECONDS:.0f} seconds"
-        advice = "check MASTER_ADDR, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME"
-        raise LitebertError("LB-263", what, received=str(error).splitlines()[0], next=advice) from error
+        what = (
+            "the processes of this run did not find each other within"
+            f" {JOIN_SECONDS:.0f} seconds"
+        )
+        advice = (
+            "check MASTER_ADDR, the firewall and GLOO_SOCKET_IFNAME or"
+            " NCCL_SOCKET_IFNAME"
+        )
+        raise LitebertError(
+            "LB-263", what, received=str(error).splitlines()[0], next=advice
+        ) from error
     world = World(rank, size, store)
     try:
         yield world
-        world.from_first(lambda: None)  # the others wait until the first has written everything
+        # the others wait until the first has written everything
+        world.from_first(lambda: None)
         dist.barrier()  # the first keeps the store open until the others have read this
     finally:
-        dist.destroy_process_group()  # so that a script can catch an error and train again
+        # so that a script can catch an error and train again
+        dist.destroy_process_group()
 
 
 @lru_cache(maxsize=1)
 def _rendezvous() -> tuple[Store, int, int]:
-    """Connect to the store of the launcher or of the first process, once for all runs; also return rank and size."""
+    """Connect to the store of the launcher or of the first process, once for all runs;
+    also return rank and size.
+    """
     try:
-        store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=JOIN_SECONDS)))
+        store, rank, size = next(
+            rendezvous("env://", timeout=timedelta(seconds=JOIN_SECONDS))
+        )
     except ValueError as error:
         raise _incomplete(error) from error
     # a launcher that restarts its processes may reuse its store
-    return PrefixStore(f"restart/{os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store), rank, size
+    return (
+        PrefixStore(f"restart/{os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store),
+        rank,
+        size,
+    )

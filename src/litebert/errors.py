@@ -1,4 +1,6 @@
-"""Messages: the errors that a user can cause, system failures converted to such errors, and lines in a terminal."""
+"""Messages: the errors that a user can cause, system failures converted to such errors,
+and lines in a terminal.
+"""
 
 import difflib
 import errno
@@ -16,9 +18,11 @@ _LONGEST_RECEIVED = 300  # characters of a received value that a message shows
 
 
 class LitebertError(Exception):
-    """An error that tells the user in up to four lines what is wrong and which command to run next.
+    """An error that tells the user in up to four lines what is wrong and which command
+    to run next.
 
-    `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is that of the command (see the subclasses).
+    `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is that of the
+    command (see the subclasses).
 
     >>> print(LitebertError("LB-000", "no such size", received="-1", expected="1 or more",
     ...                     next="litebert sizes"))
@@ -31,19 +35,38 @@ class LitebertError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(
-        self, code: str, what: str, *, received: object = None, expected: str | None = None, next: str = ""
+        self,
+        code: str,
+        what: str,
+        *,
+        received: object = None,
+        expected: str | None = None,
+        next: str = "",
     ) -> None:
-        super().__init__(code, what)  # lets pickle rebuild it in the process that started a worker
-        self.code, self.what, self.received, self.expected, self.next = code, what, None, expected, next
+        # lets pickle rebuild it in the process that started a worker
+        super().__init__(code, what)
+        self.code = code
+        self.what = what
+        self.received = None
+        self.expected = expected
+        self.next = next
         if received is not None:
             text = str(received)
             line = _escape_breaks(text[: _LONGEST_RECEIVED + 1])
             is_long = len(line) > _LONGEST_RECEIVED
-            self.received = f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)" if is_long else line
+            self.received = (
+                f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)"
+                if is_long
+                else line
+            )
 
     def __str__(self) -> str:
         more = {"received": self.received, "expected": self.expected, "next": self.next}
-        lines = [f"  {name + ':':<9} {_escape_breaks(value)}" for name, value in more.items() if value]
+        lines = [
+            f"  {name + ':':<9} {_escape_breaks(value)}"
+            for name, value in more.items()
+            if value
+        ]
         return "\n".join([f"{self.code}: {_escape_breaks(self.what)}", *lines])
 
 
@@ -73,9 +96,13 @@ class NonFiniteError(LitebertError):
     exit_code = 5
 
 
-def no_such_name(code: str, what: str, name: str, known: Iterable[str], *, next: str) -> LitebertError:
+def no_such_name(
+    code: str, what: str, name: str, known: Iterable[str], *, next: str
+) -> LitebertError:
     """Return the error for an unknown name; it suggests the nearest known one."""
-    return LitebertError(code, what, received=name, expected=did_you_mean(name, known), next=next)
+    return LitebertError(
+        code, what, received=name, expected=did_you_mean(name, known), next=next
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -96,34 +123,58 @@ def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertErr
     pip install 'litebert[cluster]'
     """
     again = f"pip install 'litebert[{extra}]'"
-    return LitebertError("LB-305", f"{needed_for} needs the package {package}", received="not installed", next=again)
+    return LitebertError(
+        "LB-305",
+        f"{needed_for} needs the package {package}",
+        received="not installed",
+        next=again,
+    )
 
 
 def _escape_breaks(text: str) -> str:
-    """Escape line breaks and control characters, which file names may contain, as Python's strings do."""
+    """Escape line breaks and control characters, which file names may contain, as
+    Python's strings do.
+    """
     return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-# ---- system failures: files, disk, memory ---------------------------------------------------------------------------
+# ---- system failures: files, disk, memory --------------------------------------------
 
-_ALLOCATORS = ("not enough memory", "can't allocate memory", "out of memory", "bad_alloc")  # of torch, CUDA and C++
+# of torch, CUDA and C++
+_ALLOCATORS = (
+    "not enough memory",
+    "can't allocate memory",
+    "out of memory",
+    "bad_alloc",
+)
 
 
 def as_litebert_error(error: BaseException) -> LitebertError | None:
     """Return the error for an ordinary system failure; None for a bug in the program.
 
-    The outermost frame of a command calls this for any exception: missing or inaccessible
-    files, full disks, exhausted memory (also in torch's allocators).
+    The outermost frame of a command calls this for any exception: missing or
+    inaccessible files, full disks, exhausted memory (also in torch's allocators).
 
     >>> as_litebert_error(FileNotFoundError(2, "No such file or directory", "a.txt")).code
     'LB-251'
     """
     if isinstance(error, LitebertError):
         return error
-    of_allocator = isinstance(error, RuntimeError) and any(mark in str(error) for mark in _ALLOCATORS)
-    if of_allocator or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+    of_allocator = isinstance(error, RuntimeError) and any(
+        mark in str(error) for mark in _ALLOCATORS
+    )
+    if (
+        of_allocator
+        or isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    ):
         advice = "lower train.micro_batch_size or --batch-size, or use a smaller model"
-        return ResourceError("LB-007", "out of memory", received=str(error) or type(error).__name__, next=advice)
+        return ResourceError(
+            "LB-007",
+            "out of memory",
+            received=str(error) or type(error).__name__,
+            next=advice,
+        )
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         return _system_error(error)
     return None
@@ -131,7 +182,9 @@ def as_litebert_error(error: BaseException) -> LitebertError | None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn system errors (an OSError with an errno) while `path` is being written into one message with advice."""
+    """Turn system errors (an OSError with an errno) while `path` is being written into
+    one message with advice.
+    """
     try:
         yield
     except OSError as error:
@@ -141,43 +194,76 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
-    """Return the error for a system failure; `written` is the path that was being written, if any."""
-    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) and error.filename else written
+    """Return the error for a system failure; `written` is the path that was being
+    written, if any.
+    """
+    path = (
+        Path(os.fsdecode(error.filename))
+        if isinstance(error.filename, str | bytes) and error.filename
+        else written
+    )
     name = f"{str(path)[:120]}{'…' * (len(str(path)) > 120)}" if path else "the file"
-    said, number = error.strerror or str(error) or type(error).__name__, error.errno
-    look = f"ls -ld {quote(str(_deepest_existing(path)))}" if path else "check the paths that the command names"
+    said = error.strerror or str(error) or type(error).__name__
+    number = error.errno
+    look = (
+        f"ls -ld {quote(str(_deepest_existing(path)))}"
+        if path
+        else "check the paths that the command names"
+    )
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         free = f"{free_bytes(written or path or Path.cwd()):,} bytes free"
-        advice = "free some space or choose another folder, then rerun; nothing incomplete has its final name"
-        return ResourceError("LB-001", f"the disk is full while writing {name}", received=free, next=advice)
+        advice = (
+            "free some space or choose another folder, then rerun; nothing incomplete"
+            " has its final name"
+        )
+        return ResourceError(
+            "LB-001",
+            f"the disk is full while writing {name}",
+            received=free,
+            next=advice,
+        )
     if number in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return LitebertError("LB-250", f"no permission to read or write {name}", received=said, next=look)
+        return LitebertError(
+            "LB-250", f"no permission to read or write {name}", received=said, next=look
+        )
     if number == errno.ENOENT:
-        return LitebertError("LB-251", f"{name} does not exist", received=said, next=look)
+        return LitebertError(
+            "LB-251", f"{name} does not exist", received=said, next=look
+        )
     if number in (errno.EMFILE, errno.ENFILE):
-        return ResourceError("LB-254", "too many files are open", received=said, next="ulimit -n 4096")
-    return LitebertError("LB-255", f"the system cannot read or write {name}", received=said, next=look)
+        return ResourceError(
+            "LB-254", "too many files are open", received=said, next="ulimit -n 4096"
+        )
+    return LitebertError(
+        "LB-255", f"the system cannot read or write {name}", received=said, next=look
+    )
 
 
 def _deepest_existing(path: Path) -> Path:
-    return next((part for part in (path, *path.absolute().parents) if os.path.lexists(part)), Path.cwd())
+    return next(
+        (part for part in (path, *path.absolute().parents) if os.path.lexists(part)),
+        Path.cwd(),
+    )
 
 
 def free_bytes(path: Path) -> int:
-    """Return the free bytes of the disk that holds `path` or its nearest existing parent."""
+    """Return the free bytes of the disk that holds `path` or its nearest existing
+    parent.
+    """
     import shutil  # takes 5 ms, which `--help` should not spend
 
     return shutil.disk_usage(_deepest_existing(path)).free
 
 
-# ---- lines and progress bars in a terminal; control characters in a text never reach it -----------------------------
+# ---- lines and progress bars in a terminal; control characters in a text never reach it
 
 _CLEAR = "\r\x1b[K"
 _BAR = 30
 
 
 def escape_control(text: str) -> str:
-    r"""Return a text with control and direction characters escaped; line breaks and tabs stay.
+    r"""Return a text with control and direction characters escaped; line breaks and
+    tabs stay.
 
     The escapes are those of JSON, so JSON text keeps its meaning.
 
@@ -186,9 +272,15 @@ def escape_control(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    kept = ("Zs", "Zl", "Zp", "Co", "Cn")  # unprintable but harmless: spaces, private use, unassigned
+    # unprintable but harmless: spaces, private use, unassigned
+    kept = ("Zs", "Zl", "Zp", "Co", "Cn")
     return "".join(
-        c if c in "\n\t" or c.isprintable() or unicodedata.category(c) in kept else json.dumps(c)[1:-1] for c in text
+        (
+            c
+            if c in "\n\t" or c.isprintable() or unicodedata.category(c) in kept
+            else json.dumps(c)[1:-1]
+        )
+        for c in text
     )
 
 
@@ -220,7 +312,11 @@ def say(text: str) -> None:
     If nothing reads stderr any more, as in `2>&1 | head`, the work continues silently.
     """
     try:
-        print(f"{_CLEAR if sys.stderr.isatty() else ''}{escape_control(text)}", file=sys.stderr, flush=True)
+        print(
+            f"{_CLEAR if sys.stderr.isatty() else ''}{escape_control(text)}",
+            file=sys.stderr,
+            flush=True,
+        )
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
@@ -231,5 +327,12 @@ def show_status(done: int, total: int, text: str) -> None:
         import shutil
 
         share = min(1.0, done / max(1, total))
-        bar = f"{'━' * round(share * _BAR):<{_BAR}}  {share:4.0%}  {escape_control(text)}"
-        print(f"{_CLEAR}{bar[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
+        bar = (
+            f"{'━' * round(share * _BAR):<{_BAR}}  {share:4.0%}  {escape_control(text)}"
+        )
+        print(
+            f"{_CLEAR}{bar[: shutil.get_terminal_size().columns - 1]}",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,6 +1,7 @@
 """A run on disk: run.json, metrics.jsonl, result.json and the answers.
 
-`Run` reads them. A folder with runs in seed-N subfolders is itself a run, with several seeds.
+`Run` reads them. A folder with runs in seed-N subfolders is itself a run, with several
+seeds.
 """
 
 import json
@@ -13,14 +14,25 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, as_path, read_json, write_text
 from litebert.settings import describe_invalid
 
-RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
-DAMAGED_FILE, RESTORE = "metrics.damaged", "restore it, or start again under another --name"
+RUN_FILE = "run.json"
+METRICS_FILE = "metrics.jsonl"
+RESULT_FILE = "result.json"
+ANSWERS = "answers"
+DAMAGED_FILE = "metrics.damaged"
+RESTORE = "restore it, or start again under another --name"
 Record = TypeVar("Record", bound=BaseModel)
 
 
@@ -29,22 +41,33 @@ def _damaged(path: Path, found: str, advice: str = RESTORE) -> DamagedError:
 
 
 def require_distinct(seeds: Sequence[int]) -> None:
-    """Check that no seed is given twice: it would give the same run twice, which is no evidence of a spread."""
+    """Check that no seed is given twice: it would give the same run twice, which is no
+    evidence of a spread.
+    """
     if len({*seeds}) < len(seeds):
-        raise LitebertError("LB-539", "a seed is given twice", received=[*seeds], next="give each seed once")
+        raise LitebertError(
+            "LB-539",
+            "a seed is given twice",
+            received=[*seeds],
+            next="give each seed once",
+        )
 
 
 def read_record(kind: type[Record], path: Path, advice: str = RESTORE) -> Record | None:
-    """Read a record from a JSON file, if there is this file; the advice is for a damaged one."""
+    """Read a record from a JSON file, if there is this file; the advice is for a
+    damaged one.
+    """
     if not path.exists():
         return None
     try:
-        return kind.model_validate(read_json(path, command=f"ls {quote(str(path.parent))}"))
+        return kind.model_validate(
+            read_json(path, command=f"ls {quote(str(path.parent))}")
+        )
     except ValidationError as error:
         raise _damaged(path, describe_invalid(error), advice) from error
 
 
-# ---- run.json: settings with their origins, data, environment -------------------------------------------------------
+# ---- run.json: settings with their origins, data, environment ------------------------
 
 
 class RunFile(BaseModel, frozen=True):
@@ -62,7 +85,7 @@ def is_run(folder: Path) -> bool:
     return (folder / RUN_FILE).is_file()
 
 
-# ---- metrics.jsonl: one JSON object per line ------------------------------------------------------------------------
+# ---- metrics.jsonl: one JSON object per line -----------------------------------------
 
 
 class MeasuredStep(BaseModel, frozen=True, extra="allow"):
@@ -79,15 +102,23 @@ class MeasuredStep(BaseModel, frozen=True, extra="allow"):
     @model_validator(mode="before")
     @classmethod
     def _finite(cls, row: Json) -> Json:
-        """Leave out values that are not finite (null if litebert wrote them) or not numbers."""
+        """Leave out values that are not finite (null if litebert wrote them) or not
+        numbers.
+        """
         if not isinstance(row, dict):
             return row
         known = cls.model_fields
-        return {n: v for n, v in row.items() if n in known or (isinstance(v, int | float) and math.isfinite(v))}
+        return {
+            n: v
+            for n, v in row.items()
+            if n in known or (isinstance(v, int | float) and math.isfinite(v))
+        }
 
 
 class LogRow(MeasuredStep):
-    """A row of metrics.jsonl: of training (`train`), of an evaluation (`eval`), or a note with its text."""
+    """A row of metrics.jsonl: of training (`train`), of an evaluation (`eval`), or a
+    note with its text.
+    """
 
     kind: str
     text: str = ""
@@ -95,22 +126,37 @@ class LogRow(MeasuredStep):
 
 def line_of(row: dict[str, Json]) -> str:
     """Write a row as JSON; numbers that are not finite become null."""
-    values = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in row.items()}
+    values = {
+        n: None if isinstance(v, float) and not math.isfinite(v) else v
+        for n, v in row.items()
+    }
     return json.dumps(values, allow_nan=False)
 
 
 def read_log(folder: Path) -> tuple[list[dict[str, Json]], dict[int, tuple[str, str]]]:
-    """Return the valid rows, and the problem of each invalid line by number; a last line cut off is ignored."""
+    """Return the valid rows, and the problem of each invalid line by number; a last
+    line cut off is ignored.
+    """
     path = folder / METRICS_FILE
     *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
-    rows, damaged = list[dict[str, Json]](), dict[int, tuple[str, str]]()
-    for number, line in enumerate([*lines, last] if last.endswith(b"}") else lines, start=1):
+    rows = list[dict[str, Json]]()
+    damaged = dict[int, tuple[str, str]]()
+    for number, line in enumerate(
+        [*lines, last] if last.endswith(b"}") else lines, start=1
+    ):
         text = line.decode("utf-8", "replace")
         try:
             LogRow.model_validate(row := json.loads(text))
             rows.append(row)
         except (ValueError, OverflowError, RecursionError) as error:
-            damaged[number] = (text, describe_invalid(error) if isinstance(error, ValidationError) else str(error))
+            damaged[number] = (
+                text,
+                (
+                    describe_invalid(error)
+                    if isinstance(error, ValidationError)
+                    else str(error)
+                ),
+            )
     return rows, damaged
 
 
@@ -120,12 +166,18 @@ def read_metrics(folder: Path) -> list[dict[str, Json]]:
     if damaged:
         number, (_, problem) = next(iter(damaged.items()))
         others = f", and {len(damaged) - 1} more lines" if len(damaged) > 1 else ""
-        raise _damaged(folder / METRICS_FILE, f"line {number}: {problem}{others}", "delete these lines")
+        raise _damaged(
+            folder / METRICS_FILE,
+            f"line {number}: {problem}{others}",
+            "delete these lines",
+        )
     return rows
 
 
 def truncate_after(folder: Path, step: int) -> list[int]:
-    """Drop the rows after `step`; move damaged lines to metrics.damaged and return their numbers."""
+    """Drop the rows after `step`; move damaged lines to metrics.damaged and return
+    their numbers.
+    """
     if not (folder / METRICS_FILE).exists():
         return []
     rows, damaged = read_log(folder)
@@ -136,7 +188,7 @@ def truncate_after(folder: Path, step: int) -> list[int]:
     return list(damaged)
 
 
-# ---- result.json: the measures of fine-tuning, for the last step and for the best evaluation ------------------------
+# ---- result.json: the measures of fine-tuning, for the last step and for the best evaluation
 
 
 class Result(BaseModel, frozen=True, populate_by_name=True):
@@ -150,7 +202,8 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
     seed: int | None = None
     start: str | None = None
     fresh: tuple[str, ...]
-    baseline: dict[str, float] = {}  # the measures of always predicting the most common training label
+    # the measures of always predicting the most common training label
+    baseline: dict[str, float] = {}
     doubts: tuple[str, ...] = ()  # reasons not to trust the last step
 
     @model_validator(mode="after")
@@ -161,19 +214,23 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
         return self
 
 
-# ---- answers/<split>.jsonl: what a fine-tuned model answered on its held-out sets -----------------------------------
+# ---- answers/<split>.jsonl: what a fine-tuned model answered on its held-out sets ----
 
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """One answer and what was expected, as text: for files of answers and the report's errors."""
+    """One answer and what was expected, as text: for files of answers and the report's
+    errors.
+    """
 
     id: str
     text: str
     expected: str | None
     answer: str
-    confidence: float | None  # the probability of the answer; None if the kind of task has none
-    # 1 if right, 0 if wrong, or between (F1 of a span, closeness of a number); None without a label
+    # the probability of the answer; None if the kind of task has none
+    confidence: float | None
+    # 1 if right, 0 if wrong, or between (F1 of a span, closeness of a number); None
+    # without a label
     score: float | None
 
     @property
@@ -187,29 +244,34 @@ class AnswerRow:
 
 def read_answers(folder: Path) -> dict[str, list[AnswerRow]]:
     """Read the answers of a run by split; examples without a label are skipped."""
-    found, record = dict[str, list[AnswerRow]](), TypeAdapter(AnswerRow)
+    found = dict[str, list[AnswerRow]]()
+    record = TypeAdapter(AnswerRow)
     for path in sorted((folder / ANSWERS).glob("*.jsonl")):
         # A text may contain characters that splitlines treats as line ends.
         for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
             try:
                 row = record.validate_json(line, strict=True) if line else None
             except ValidationError as error:
-                raise _damaged(path, f"line {number}: {describe_invalid(error)}") from error
+                raise _damaged(
+                    path, f"line {number}: {describe_invalid(error)}"
+                ) from error
             if row and row.expected is not None:
                 found.setdefault(path.stem, []).append(row)
     return found
 
 
-# ---- the run --------------------------------------------------------------------------------------------------------
+# ---- the run -------------------------------------------------------------------------
 
 _SEED = re.compile(r"seed-([0-9]{1,19})")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run, finished or not; its files are read on first access, and what they lack is empty.
+    """A run, finished or not; its files are read on first access, and what they lack is
+    empty.
 
-    With several seeds, `seeds` has a run for each, in order; settings, origins and data are those of the first.
+    With several seeds, `seeds` has a run for each, in order; settings, origins and data
+    are those of the first.
     """
 
     folder: Path
@@ -221,26 +283,49 @@ class Run:
     def open(cls, folder: str | Path) -> Self:
         run = cls(as_path(folder, "the folder of a run"))
         if not is_run(run.folder) and not run.seeds:
-            found = "a folder without run.json" if run.folder.is_dir() else "no such folder"
-            named = "runs" / run.folder  # what `runs list` prints is the name of a folder in runs
-            next_step = f"give its folder, {named}" if is_run(named) else "litebert runs list"
-            raise LitebertError("LB-650", f"{run.folder} is not a run", received=found, next=next_step)
+            found = (
+                "a folder without run.json" if run.folder.is_dir() else "no such folder"
+            )
+            # what `runs list` prints is the name of a folder in runs
+            named = "runs" / run.folder
+            next_step = (
+                f"give its folder, {named}" if is_run(named) else "litebert runs list"
+            )
+            raise LitebertError(
+                "LB-650", f"{run.folder} is not a run", received=found, next=next_step
+            )
         return run
 
     @classmethod
     def of(cls, path: str | Path) -> Self | None:
-        """Return the run that a folder is, or whose model it is; None if there is none; refuse one of several seeds."""
+        """Return the run that a folder is, or whose model it is; None if there is none;
+        refuse one of several seeds.
+        """
         folder = Path(path).absolute()
         if seeds := cls(Path(path)).seeds:
-            raise LitebertError("LB-657", f"{path} is a run of several seeds", next=f"name one, {seeds[0].folder}")
-        folder = folder.parent if folder.name in ("model", "best") and not is_run(folder) else folder
+            raise LitebertError(
+                "LB-657",
+                f"{path} is a run of several seeds",
+                next=f"name one, {seeds[0].folder}",
+            )
+        folder = (
+            folder.parent
+            if folder.name in ("model", "best") and not is_run(folder)
+            else folder
+        )
         return cls(folder) if is_run(folder) else None
 
     @cached_property
     def seeds(self) -> tuple[Self, ...]:
-        """The runs seed-1, seed-2, ... of one command with several seeds, in the order of their numbers."""
+        """The runs seed-1, seed-2, ... of one command with several seeds, in the order
+        of their numbers.
+        """
         folders = () if is_run(self.folder) else self.folder.glob("seed-*")
-        found = [type(self)(path) for path in folders if is_run(path) and _SEED.fullmatch(path.name)]
+        found = [
+            type(self)(path)
+            for path in folders
+            if is_run(path) and _SEED.fullmatch(path.name)
+        ]
         return tuple(sorted(found, key=lambda run: run.seed))
 
     @property
@@ -254,7 +339,12 @@ class Run:
 
     @cached_property
     def file(self) -> RunFile:
-        return read_record(RunFile, (self.seeds[0] if self.seeds else self).folder / RUN_FILE) or RunFile()
+        return (
+            read_record(
+                RunFile, (self.seeds[0] if self.seeds else self).folder / RUN_FILE
+            )
+            or RunFile()
+        )
 
     @property
     def settings(self) -> dict[str, JsonValue]:
@@ -277,16 +367,24 @@ class Run:
     def config(self) -> dict[str, Json]:
         """The config.json of the model; empty if there is no model."""
         folder = self.folder / "model"
-        return read_json(folder / "config.json", command=f"ls {quote(str(folder))}") if self.has_model else {}
+        return (
+            read_json(folder / "config.json", command=f"ls {quote(str(folder))}")
+            if self.has_model
+            else {}
+        )
 
     @property
     def is_finished(self) -> bool:
-        """Whether the model is written, which is the last thing that training does; with several seeds, every one."""
+        """Whether the model is written, which is the last thing that training does;
+        with several seeds, every one.
+        """
         return all(run.has_model for run in self.seeds or (self,))
 
     @property
     def finished(self) -> tuple[Self, ...]:
-        """The finished ones of the seeds; without seeds, the run itself, if it is finished."""
+        """The finished ones of the seeds; without seeds, the run itself, if it is
+        finished.
+        """
         return tuple(run for run in self.seeds or (self,) if run.has_model)
 
     @cached_property

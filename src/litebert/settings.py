@@ -1,4 +1,6 @@
-"""Merge recipe, file and command line into a checked configuration; each value keeps its origin."""
+"""Merge recipe, file and command line into a checked configuration; each value keeps
+its origin.
+"""
 
 import re
 import tomllib
@@ -18,20 +20,26 @@ from litebert.files import Json, read_capped
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
-# ---- values and where they were set ---------------------------------------------------------------------------------
+# ---- values and where they were set --------------------------------------------------
 
-# The origin of a value is a phrase for people, which run.json keeps: one of these; "recipe mrpc"; a file;
-# "command line: train.steps=3"; "preset mini (recipe laptop)", with the origin of `model.preset`; "start MODEL".
-DEFAULT, FLAG, MEASURED, SUITED, TOKENIZER = "default", "flag", "measured here", "measured default", "tokenizer"
+# The origin of a value is a phrase for people, which run.json keeps: one of these;
+# "recipe mrpc"; a file; "command line: train.steps=3"; "preset mini (recipe laptop)",
+# with the origin of `model.preset`; "start MODEL".
+DEFAULT = "default"
+FLAG = "flag"
+MEASURED = "measured here"
+SUITED = "measured default"
+TOKENIZER = "tokenizer"
 _TYPED = "command line: "
 
 
 def is_typed(origin: str) -> bool:
-    """Whether a value was given on the command line or by a caller, or by a preset named there.
+    """Whether a value was given on the command line or by a caller, or by a preset
+    named there.
 
     >>> is_typed("command line: train.steps=3"), is_typed("preset mini (flag)"), is_typed("preset mini (recipe laptop)")
     (True, True, False)
-    """
+    """  # noqa: E501
     if origin.startswith("preset "):
         origin = origin.partition("(")[2].removesuffix(")")
     return origin == FLAG or origin.startswith(_TYPED)
@@ -43,7 +51,11 @@ def name_in(origin: str | None, kind: Literal["recipe", "preset"]) -> str | None
     >>> name_in("preset mini (recipe laptop)", "preset"), name_in("recipe mrpc", "preset")
     ('mini', None)
     """
-    return origin.removeprefix(f"{kind} ").partition(" (")[0] if origin and origin.startswith(f"{kind} ") else None
+    return (
+        origin.removeprefix(f"{kind} ").partition(" (")[0]
+        if origin and origin.startswith(f"{kind} ")
+        else None
+    )
 
 
 @dataclass(frozen=True)
@@ -65,18 +77,32 @@ def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
         table = tomllib.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         again = "litebert recipes show quickstart"
-        raise LitebertError("LB-101", f"{path} is not valid TOML", received=error, next=again) from error
-    return {key: Setting(value, origin or str(path)) for key, value in _flatten_table(table).items()}
+        raise LitebertError(
+            "LB-101", f"{path} is not valid TOML", received=error, next=again
+        ) from error
+    return {
+        key: Setting(value, origin or str(path))
+        for key, value in _flatten_table(table).items()
+    }
 
 
 def settings_from_words(words: Sequence[str]) -> Settings:
-    """Read `key=value` words of a command line; a value that is not TOML is taken as text."""
+    """Read `key=value` words of a command line; a value that is not TOML is taken as
+    text.
+    """
     settings = {}
     for word in words:
         key, equals, text = map(str.strip, word.partition("="))
         if not equals or not key:
-            what, expected = "this word of the command line is not a setting", "section.name=value, as in train.steps=9"
-            raise LitebertError("LB-102", what, received=word, expected=expected, next="litebert pretrain --help")
+            what = "this word of the command line is not a setting"
+            expected = "section.name=value, as in train.steps=9"
+            raise LitebertError(
+                "LB-102",
+                what,
+                received=word,
+                expected=expected,
+                next="litebert pretrain --help",
+            )
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except (tomllib.TOMLDecodeError, RecursionError):
@@ -85,7 +111,7 @@ def settings_from_words(words: Sequence[str]) -> Settings:
     return settings
 
 
-# ---- the configuration that follows from them -----------------------------------------------------------------------
+# ---- the configuration that follows from them ----------------------------------------
 
 
 @dataclass(frozen=True)
@@ -96,9 +122,14 @@ class Resolved(Generic[Schema]):
     origins: dict[str, str]
 
     def fill_measured(self, config: Schema) -> "Resolved[Schema]":
-        """Return the configuration completed by measurements; changed settings get the origin `MEASURED`."""
-        before, after = flatten(self.config), flatten(config)
-        changed = {name: MEASURED for name, value in after.items() if before[name] != value}
+        """Return the configuration completed by measurements; changed settings get the
+        origin `MEASURED`.
+        """
+        before = flatten(self.config)
+        after = flatten(config)
+        changed = {
+            name: MEASURED for name, value in after.items() if before[name] != value
+        }
         return Resolved(config, self.origins | changed)
 
 
@@ -107,39 +138,70 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
 
     `model.preset` sets all fields of the network; single fields override it.
     """
-    merged, fields = {key: value for layer in layers for key, value in layer.items()}, fields_of(schema)
-    known = [*fields, *["model.preset"] * ("model.hidden_size" in fields)]  # fine-tuning takes its start's network
+    merged = {key: value for layer in layers for key, value in layer.items()}
+    fields = fields_of(schema)
+    # fine-tuning takes its start's network
+    known = [*fields, *["model.preset"] * ("model.hidden_size" in fields)]
     if "model.preset" in known and (chosen := merged.pop("model.preset", None)):
         values = preset(str(chosen.value)).model_dump(mode="json")
         origin = f"preset {chosen.value} ({chosen.origin})"
-        merged = {f"model.{name}": Setting(value, origin) for name, value in values.items()} | merged
-    listing = f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
+        merged = {
+            f"model.{name}": Setting(value, origin) for name, value in values.items()
+        } | merged
+    listing = (
+        "litebert config list"
+        f" {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
+    )
     for key, setting in merged.items():
         if key not in known:
             what = f"there is no setting {key} (from {setting.origin})"
             raise no_such_name("LB-103", what, key, known, next=listing)
 
-    sections: dict[str, dict[str, Json]] = {section: {} for section in schema.model_fields}
+    sections: dict[str, dict[str, Json]] = {
+        section: {} for section in schema.model_fields
+    }
     for key, setting in merged.items():
         section, _, name = key.partition(".")
-        takes_text, is_text = fields[key].annotation in (str, str | None), isinstance(setting.value, str | None)
-        value = setting.word if takes_text and not is_text else None  # 2024 or 2024-01-01 for a text
+        takes_text = fields[key].annotation in (str, str | None)
+        is_text = isinstance(setting.value, str | None)
+        # 2024 or 2024-01-01 for a text
+        value = setting.word if takes_text and not is_text else None
         sections[section][name] = setting.value if value is None else value
     try:
         config = schema.model_validate(sections)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))  # without an index
-        if name not in merged:  # a rule about several settings names them in its message; prefer one that was typed
+        # without an index
+        name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+        # a rule about several settings names them in its message; prefer one that was
+        # typed
+        if name not in merged:
             words = set(re.findall(r"\w+", str(first["msg"])))
-            named = [key for key in merged if key.startswith(name) and key.rpartition(".")[2] in words]
-            name = max(named, key=lambda key: is_typed(merged[key].origin), default=name) or "the configuration"
+            named = [
+                key
+                for key in merged
+                if key.startswith(name) and key.rpartition(".")[2] in words
+            ]
+            name = (
+                max(named, key=lambda key: is_typed(merged[key].origin), default=name)
+                or "the configuration"
+            )
         found = merged.get(name, Setting(name, DEFAULT))
         is_missing = first["type"] == "missing"
-        what = f"{name} is missing" if is_missing else f"{name} cannot have this value (from {found.origin})"
-        received, should = None if is_missing else repr(found.value), expected_value(first)
-        raise LitebertError("LB-104", what, received=received, expected=should, next=listing) from error
-    return Resolved(config, {key: merged[key].origin if key in merged else DEFAULT for key in fields})
+        what = (
+            f"{name} is missing"
+            if is_missing
+            else f"{name} cannot have this value (from {found.origin})"
+        )
+        received = None if is_missing else repr(found.value)
+        should = expected_value(first)
+        raise LitebertError(
+            "LB-104", what, received=received, expected=should, next=listing
+        ) from error
+    return Resolved(
+        config,
+        {key: merged[key].origin if key in merged else DEFAULT for key in fields},
+    )
 
 
 def flatten(config: BaseModel) -> dict[str, Json]:
@@ -148,13 +210,19 @@ def flatten(config: BaseModel) -> dict[str, Json]:
 
 
 def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
-    """List the differences of two configurations, one line per setting: `train.seed: 1 -> 2`."""
+    """List the differences of two configurations, one line per setting: `train.seed: 1
+    -> 2`.
+    """
     names = sorted({*old, *new})
-    return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
+    return [
+        f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)
+    ]
 
 
 def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:
-    """Return section.name and value for every section of a table; keys outside sections keep their names."""
+    """Return section.name and value for every section of a table; keys outside sections
+    keep their names.
+    """
     dotted: dict[str, Json] = {}
     for section, content in table.items():
         if isinstance(content, dict):
@@ -165,22 +233,30 @@ def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the field of every setting by its dotted name; a configuration consists of sections of fields."""
+    """Return the field of every setting by its dotted name; a configuration consists of
+    sections of fields.
+    """
     return {
         f"{name}.{field}": info
         for name, section in schema.model_fields.items()
-        if isinstance(section.annotation, type) and issubclass(section.annotation, BaseModel)
+        if isinstance(section.annotation, type)
+        and issubclass(section.annotation, BaseModel)
         for field, info in section.annotation.model_fields.items()
     }
 
 
-# ---- what a setting may be, in words --------------------------------------------------------------------------------
+# ---- what a setting may be, in words -------------------------------------------------
 
 _KINDS: dict[object, str] = {
-    bool: "true or false", int: "a whole number", float: "a number", str: "text", list[str]: "a list of texts",
-    tuple[str, ...]: 'a list of texts, ["…"]', tuple[float, ...]: "a list of numbers, [1, 2]",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list[str]: "a list of texts",
+    tuple[str, ...]: 'a list of texts, ["…"]',
+    tuple[float, ...]: "a list of numbers, [1, 2]",
     tuple[Weight, ...]: "a list of numbers, [1, 2]",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -196,7 +272,12 @@ class Description:
 def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
     return [
-        Description(n, "required" if f.is_required() else repr(f.default), describe_allowed(f), f.description or "")
+        Description(
+            n,
+            "required" if f.is_required() else repr(f.default),
+            describe_allowed(f),
+            f.description or "",
+        )
         for n, f in fields_of(schema).items()
     ]
 
@@ -218,20 +299,40 @@ def describe_allowed(field: FieldInfo) -> str:
         words = f"{', '.join(names)} or {last}" if names else last
     else:
         words = _KINDS[kind]
-        phrases = {"gt": "above {:,}", "ge": "{:,} or more", "lt": "below {:,}", "le": "at most {:,}"}
-        bounds = [(phrases[name], getattr(b, name)) for name in phrases for b in field.metadata if hasattr(b, name)]
+        phrases = {
+            "gt": "above {:,}",
+            "ge": "{:,} or more",
+            "lt": "below {:,}",
+            "le": "at most {:,}",
+        }
+        bounds = [
+            (phrases[name], getattr(b, name))
+            for name in phrases
+            for b in field.metadata
+            if hasattr(b, name)
+        ]
         if limits := ", ".join(phrase.format(bound) for phrase, bound in bounds):
-            words += f"{',' if limits[0].isdigit() else ''} {limits}"  # a number above 0; a number, 1 or more
+            # a number above 0; a number, 1 or more
+            words += f"{',' if limits[0].isdigit() else ''} {limits}"
     return f"{words}, or null" if is_optional else words
 
 
 def expected_value(error: ErrorDetails) -> str:
     """Return what a refused value should have been: `less than 50`."""
-    return re.sub(r"^(Value error, |Input should be |\w+ should have )| after validation.*", "", error["msg"])
+    return re.sub(
+        r"^(Value error, |Input should be |\w+ should have )| after validation.*",
+        "",
+        error["msg"],
+    )
 
 
 def describe_invalid(error: ValidationError) -> str:
-    """Describe what is wrong with the first refused value of a record: `seed should be a valid integer`."""
+    """Describe what is wrong with the first refused value of a record: `seed should be
+    a valid integer`.
+    """
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the content"
-    return f"{place}{' should be' if first['msg'].startswith('Input should be ') else ':'} {expected_value(first)}"
+    return (
+        f"{place}{' should be' if first['msg'].startswith('Input should be ') else ':'}"
+        f" {expected_value(first)}"
+    )

@@ -1,4 +1,6 @@
-"""The commands: the examples of their help, escaped output, errors instead of tracebacks, and files of answers."""
+"""The commands: the examples of their help, escaped output, errors instead of
+tracebacks, and files of answers.
+"""
 
 import os
 import re
@@ -21,7 +23,8 @@ LEAVES = leaves()
 @pytest.mark.parametrize("name", LEAVES)
 def test_the_examples_of_every_command_parse(name: str) -> None:
     for line in re.findall(r"(?m)^ *litebert ([^>\n]+)", str(LEAVES[name].help)):
-        words, command = shlex.split(line, comments=True), cli
+        words = shlex.split(line, comments=True)
+        command = cli
         context = click.Context(cli, info_name="litebert")
         while isinstance(command, click.Group):
             command = command.get_command(context, words.pop(0))
@@ -29,10 +32,12 @@ def test_the_examples_of_every_command_parse(name: str) -> None:
         command.make_context(command.name or "", words)
 
 
-# ---- the terminal ---------------------------------------------------------------------------------------------------
+# ---- the terminal --------------------------------------------------------------------
 
 
-def test_control_labels_that_are_not_escaped_steer_the_terminal(desk: Desk, tmp_path: Path, monkeypatch) -> None:
+def test_control_labels_that_are_not_escaped_steer_the_terminal(
+    desk: Desk, tmp_path: Path, monkeypatch
+) -> None:
     """The contract's tests check that labels are escaped."""
     model = Path(shutil.copytree(desk.reviews / "model", tmp_path / "m"))
     config = model / "config.json"
@@ -42,17 +47,20 @@ def test_control_labels_that_are_not_escaped_steer_the_terminal(desk: Desk, tmp_
     assert "\x9b" in litebert("classify", "Anna", "--model", model).stdout
 
 
-# ---- mistakes -------------------------------------------------------------------------------------------------------
+# ---- mistakes ------------------------------------------------------------------------
 
 
-def test_control_without_the_boundary_a_mistake_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_boundary_a_mistake_is_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("litebert.cli.as_litebert_error", lambda _: None)
     with pytest.raises((LitebertError, OSError)):
         litebert("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
 
 
 LONG = {"doctor", "serve", "study cost"}
-"""Commands that run for minutes, or until they are stopped, whatever their arguments."""
+"""Commands that run for minutes, or until they are stopped, whatever their arguments.
+"""
 
 
 @pytest.fixture
@@ -66,18 +74,70 @@ def bad(tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[str
         (tmp_path / name).mkdir()
     (tmp_path / "config" / "config.json").write_text("{}")
     return [
-        *("nowhere", "nowhere.txt", "nowhere.csv", "folder", "config", "binary.csv", "empty.txt"),
-        *("one.jsonl", "", " ", ".", "..", "/", "/dev/null", "/dev/full", "/proc/self/mem"),
-        *("x" * 300, "x" * 5_000, "a/../../b", "\x1b[31m", "\udc80", "naïve.txt", "a\nb", "*"),
-        *("-1", "0", "1e999", "nan", "train.steps=-1", "train.sed=1", "=", "a=b", "--", "--json"),
-        *("[MASK]", "mrpc", "text=body", str(desk.stories), str(desk.base / "model"), "http://[", "s3://x/y"),
+        *(
+            "nowhere",
+            "nowhere.txt",
+            "nowhere.csv",
+            "folder",
+            "config",
+            "binary.csv",
+            "empty.txt",
+        ),
+        *(
+            "one.jsonl",
+            "",
+            " ",
+            ".",
+            "..",
+            "/",
+            "/dev/null",
+            "/dev/full",
+            "/proc/self/mem",
+        ),
+        *(
+            "x" * 300,
+            "x" * 5_000,
+            "a/../../b",
+            "\x1b[31m",
+            "\udc80",
+            "naïve.txt",
+            "a\nb",
+            "*",
+        ),
+        *(
+            "-1",
+            "0",
+            "1e999",
+            "nan",
+            "train.steps=-1",
+            "train.sed=1",
+            "=",
+            "a=b",
+            "--",
+            "--json",
+        ),
+        *(
+            "[MASK]",
+            "mrpc",
+            "text=body",
+            str(desk.stories),
+            str(desk.base / "model"),
+            "http://[",
+            "s3://x/y",
+        ),
     ]
 
 
 @pytest.mark.parametrize(
-    ("number", "seed"), [(40, 2_026), *(pytest.param(100, seed, marks=pytest.mark.slow) for seed in range(10))]
+    ("number", "seed"),
+    [
+        (40, 2_026),
+        *(pytest.param(100, seed, marks=pytest.mark.slow) for seed in range(10)),
+    ],
 )
-def test_bad_commands_give_errors_without_a_traceback(bad: list[str], number: int, seed: int) -> None:
+def test_bad_commands_give_errors_without_a_traceback(
+    bad: list[str], number: int, seed: int
+) -> None:
     home = Path.cwd()
     for place in range(number):
         generator = rng.stream(seed, "fuzz", 0, place)
@@ -88,7 +148,11 @@ def test_bad_commands_give_errors_without_a_traceback(bad: list[str], number: in
             if isinstance(parameter, click.Argument):
                 words.append(value)
             elif generator.random() < 0.4:
-                words += [parameter.opts[0]] if parameter.is_flag else [parameter.opts[0], value]
+                words += (
+                    [parameter.opts[0]]
+                    if parameter.is_flag
+                    else [parameter.opts[0], value]
+                )
         try:
             done = litebert(*words)
         except Exception as error:
@@ -100,12 +164,21 @@ def test_bad_commands_give_errors_without_a_traceback(bad: list[str], number: in
         os.chdir(home)
 
 
-# ---- files of answers -----------------------------------------------------------------------------------------------
+# ---- files of answers ----------------------------------------------------------------
 
 
-def test_a_corrected_command_reuses_an_output_without_rows(desk: Desk, tmp_path: Path) -> None:
+def test_a_corrected_command_reuses_an_output_without_rows(
+    desk: Desk, tmp_path: Path
+) -> None:
     (tmp_path / "t.csv").write_text("body\nAnna left.\n")
-    words = ("embed", tmp_path / "t.csv", "--model", desk.base, "--output", tmp_path / "v.npy")
+    words = (
+        "embed",
+        tmp_path / "t.csv",
+        "--model",
+        desk.base,
+        "--output",
+        tmp_path / "v.npy",
+    )
     (tmp_path / "v.npy.unfinished").write_text("of\nsomeone else\n")
     assert "LB-942" in litebert(*words, "--column", "body").stderr
     (tmp_path / "v.npy.unfinished").unlink()
@@ -116,8 +189,17 @@ def test_a_corrected_command_reuses_an_output_without_rows(desk: Desk, tmp_path:
 def test_rows_without_an_answer_are_not_repeated_when_the_command_is_rerun(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "t.jsonl").write_text('{"text": "Anna left."}\n{"text": " "}\n{"text": null}\n')
-    words = ("embed", tmp_path / "t.jsonl", "--model", desk.base, "--output", tmp_path / "v.npy")
+    (tmp_path / "t.jsonl").write_text(
+        '{"text": "Anna left."}\n{"text": " "}\n{"text": null}\n'
+    )
+    words = (
+        "embed",
+        tmp_path / "t.jsonl",
+        "--model",
+        desk.base,
+        "--output",
+        tmp_path / "v.npy",
+    )
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr("litebert.cli.verbs.write_stream", lambda *_: 1 / 0)
         litebert(*words)

@@ -1,4 +1,6 @@
-"""`litebert runs list` and `litebert runs compare`: the same numbers in every format."""
+"""`litebert runs list` and `litebert runs compare`: the same numbers in every
+format.
+"""
 
 import csv
 import json
@@ -14,13 +16,25 @@ from tests.contract.shell import assert_error, litebert
 from tests.report.test_pages import finetuned
 
 
-def pretraining(folder: Path, *evaluations: dict[str, float], eval_sequences: int = 512) -> None:
+def pretraining(
+    folder: Path, *evaluations: dict[str, float], eval_sequences: int = 512
+) -> None:
     """Write the files of a finished pretraining."""
-    settings = {"model.num_hidden_layers": 6, "model.hidden_size": 256, "train.steps": 30}
+    settings = {
+        "model.num_hidden_layers": 6,
+        "model.hidden_size": 256,
+        "train.steps": 30,
+    }
     settings |= {"train.eval_sequences": eval_sequences}
     origins = {"model.hidden_size": "preset mini (flag)", "train.steps": "default"}
-    log = [{"kind": "eval", "step": 10 * n} | row for n, row in enumerate(evaluations, start=1)]
-    write_json(folder / "run.json", {"litebert": "0.1.0", "settings": settings, "origins": origins, "data": {}})
+    log = [
+        {"kind": "eval", "step": 10 * n} | row
+        for n, row in enumerate(evaluations, start=1)
+    ]
+    write_json(
+        folder / "run.json",
+        {"litebert": "0.1.0", "settings": settings, "origins": origins, "data": {}},
+    )
     write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in log))
     write_json(folder / "model" / "config.json", {})
 
@@ -32,18 +46,73 @@ def finetuning(parent: Path, name: str, last: float = 0.61234567, **given: Any) 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     accuracies = (0.1, 0.3, 0.2)
-    pretraining(tmp_path / "mini", *({"masked_lm_accuracy": value, "masked_lm_loss": 5.0} for value in accuracies))
+    pretraining(
+        tmp_path / "mini",
+        *({"masked_lm_accuracy": value, "masked_lm_loss": 5.0} for value in accuracies),
+    )
     finetuning(tmp_path, "cola")
     for seed, last in {1: 0.5, 2: 0.6, 10: 0.1}.items():
         finetuning(tmp_path, f"glue/cola/seed-{seed}", last, seed=seed)
     return tmp_path
 
 
-FIELDS = ("name", "kind", "task", "model", "seeds", "step", "of", "finished", "measure", "last", "best", "doubts")
+FIELDS = (
+    "name",
+    "kind",
+    "task",
+    "model",
+    "seeds",
+    "step",
+    "of",
+    "finished",
+    "measure",
+    "last",
+    "best",
+    "doubts",
+)
 LISTED = [
-    ("cola", "fine-tuning", "cola", "models/mine", 1, 40, 40, True, "accuracy", 0.6123, 0.7, None),
-    ("glue/cola", "fine-tuning", "cola", "models/mine", 3, 40, 40, True, "accuracy", 0.5, 0.7, None),
-    ("mini", "pretraining", None, "mini: 6 layers of 256", 1, 30, 30, True, "masked_lm_accuracy", 0.2, 0.3, None),
+    (
+        "cola",
+        "fine-tuning",
+        "cola",
+        "models/mine",
+        1,
+        40,
+        40,
+        True,
+        "accuracy",
+        0.6123,
+        0.7,
+        None,
+    ),
+    (
+        "glue/cola",
+        "fine-tuning",
+        "cola",
+        "models/mine",
+        3,
+        40,
+        40,
+        True,
+        "accuracy",
+        0.5,
+        0.7,
+        None,
+    ),
+    (
+        "mini",
+        "pretraining",
+        None,
+        "mini: 6 layers of 256",
+        1,
+        30,
+        30,
+        True,
+        "masked_lm_accuracy",
+        0.2,
+        0.3,
+        None,
+    ),
 ]
 
 
@@ -52,92 +121,176 @@ def test_a_run_without_its_result_is_printed(runs: Path) -> None:
     assert "model" in str(Run(runs / "cola"))
 
 
-def test_every_run_is_one_line_with_the_same_numbers_in_every_format(runs: Path) -> None:
+def test_every_run_is_one_line_with_the_same_numbers_in_every_format(
+    runs: Path,
+) -> None:
     words = ("runs", "list", "--runs", runs)
-    assert litebert(*words, "--json").json == [dict(zip(FIELDS, row, strict=True)) for row in LISTED]
+    assert litebert(*words, "--json").json == [
+        dict(zip(FIELDS, row, strict=True)) for row in LISTED
+    ]
     heading, *text = litebert(*words).stdout.splitlines()
     assert heading.split() == list(FIELDS)
     markdown = litebert(*words, "--markdown").stdout.splitlines()[2:]
     table = csv.DictReader(litebert(*words, "--csv").stdout.split("\n"))
-    found = [[line.split()[-3:-1] for line in text], [line.strip("| ").split(" | ")[-3:-1] for line in markdown]]
+    found = [
+        [line.split()[-3:-1] for line in text],
+        [line.strip("| ").split(" | ")[-3:-1] for line in markdown],
+    ]
     found.append([[row["last"], row["best"]] for row in table])
-    assert [[list(map(float, pair)) for pair in each] for each in found] == [[list(r[-3:-1]) for r in LISTED]] * 3
+    assert [[list(map(float, pair)) for pair in each] for each in found] == [
+        [list(r[-3:-1]) for r in LISTED]
+    ] * 3
 
 
-def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(tmp_path: Path) -> None:
-    first = {"step": 0, "masked_lm_loss": 4.757, "masked_lm_accuracy": 0.3, "masked_lm_baseline": 0.05}
-    then = {"step": 30, "masked_lm_loss": 4.98, "masked_lm_accuracy": 0.05, "masked_lm_baseline": 0.05}
+def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(
+    tmp_path: Path,
+) -> None:
+    first = {
+        "step": 0,
+        "masked_lm_loss": 4.757,
+        "masked_lm_accuracy": 0.3,
+        "masked_lm_baseline": 0.05,
+    }
+    then = {
+        "step": 30,
+        "masked_lm_loss": 4.98,
+        "masked_lm_accuracy": 0.05,
+        "masked_lm_baseline": 0.05,
+    }
     for name in ("one", "two"):
-        pretraining(tmp_path / name, first, {**then, "sentence_order_accuracy": 0.52}, eval_sequences=256)
+        pretraining(
+            tmp_path / name,
+            first,
+            {**then, "sentence_order_accuracy": 0.52},
+            eval_sequences=256,
+        )
     listed = litebert("runs", "list", "--runs", tmp_path, "--json").json
     compared = litebert("runs", "compare", tmp_path / "one", tmp_path / "two").stdout
-    for words in ("lowest, 4.757, at step 0", "commonest gets 5.0%", "52.0% right, no better than chance"):
+    for words in (
+        "lowest, 4.757, at step 0",
+        "commonest gets 5.0%",
+        "52.0% right, no better than chance",
+    ):
         assert words in listed[0]["doubts"] and words in compared
 
 
-def test_unfinished_damaged_and_missing_runs_are_distinguished(runs: Path, tmp_path: Path) -> None:
+def test_unfinished_damaged_and_missing_runs_are_distinguished(
+    runs: Path, tmp_path: Path
+) -> None:
     (runs / "cola" / "model" / "config.json").unlink()
     assert not Run(runs / "cola").is_finished  # a result is written before the model
     (runs / "cola" / "result.json").unlink()
     line = litebert("runs", "list", "--runs", runs).stdout.splitlines()[1]
-    assert line.split() == ["cola", "fine-tuning", "cola", "models/mine", "1", "40", "40", "no", "-", "-", "-", "-"]
+    assert line.split() == [
+        "cola",
+        "fine-tuning",
+        "cola",
+        "models/mine",
+        "1",
+        "40",
+        "40",
+        "no",
+        "-",
+        "-",
+        "-",
+        "-",
+    ]
 
     (runs / "cola" / "result.json").write_text("{")
     damaged = litebert("runs", "list", "--runs", runs)
-    assert [line.split()[0] for line in damaged.stdout.splitlines()] == ["name", "glue/cola", "mini"]
+    assert [line.split()[0] for line in damaged.stdout.splitlines()] == [
+        "name",
+        "glue/cola",
+        "mini",
+    ]
     assert (damaged.code, "cola/result.json" in damaged.stderr) == (3, True)
 
     (tmp_path / "empty").mkdir()
     empty = litebert("runs", "list", "--runs", tmp_path / "empty")
     assert (empty.code, f"no runs in {tmp_path / 'empty'}" in empty.stderr) == (0, True)
     assert_error(litebert("runs", "list", "--runs", tmp_path / "none"), 1, "LB-655")
-    assert_error(litebert("runs", "tail", runs / "glue" / "cola"), 1, "glue/cola/seed-1")
+    assert_error(
+        litebert("runs", "tail", runs / "glue" / "cola"), 1, "glue/cola/seed-1"
+    )
 
 
-def test_tail_follows_a_run_until_it_is_finished(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, result = runs / "mini" / "metrics.jsonl", runs / "mini" / "model" / "config.json"
+def test_tail_follows_a_run_until_it_is_finished(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = runs / "mini" / "metrics.jsonl"
+    result = runs / "mini" / "model" / "config.json"
     result.unlink()
     more = log.read_text() + '{"kind": "eval", "step": 40}\n'
-    monkeypatch.setattr(time, "sleep", lambda _: [log.write_text(more), result.write_text("{}")])  # another process
-    shown = litebert("runs", "tail", runs / "mini", "--rows", 2, "--follow", "--json").rows
+    # another process
+    monkeypatch.setattr(
+        time, "sleep", lambda _: [log.write_text(more), result.write_text("{}")]
+    )
+    shown = litebert(
+        "runs", "tail", runs / "mini", "--rows", 2, "--follow", "--json"
+    ).rows
     assert [row["step"] for row in shown] == [20, 30, 40]
 
 
 def test_only_settings_that_differ_are_compared_with_their_origins(runs: Path) -> None:
     finetuning(runs, "faster", 0.65, optim__learning_rate=1e-4)
-    lines = litebert("runs", "compare", runs / "cola", runs / "faster").stdout.splitlines()
+    lines = litebert(
+        "runs", "compare", runs / "cola", runs / "faster"
+    ).stdout.splitlines()
     assert lines[0].split() == ["of", "name", str(runs / "cola"), str(runs / "faster")]
-    assert " ".join(lines[1].split()) == "setting optim.learning_rate 2e-05 (recipe cola) 0.0001 (flag)"
+    assert (
+        " ".join(lines[1].split())
+        == "setting optim.learning_rate 2e-05 (recipe cola) 0.0001 (flag)"
+    )
     cells = [line.split() for line in lines]
     assert cells[2][:2] == ["last", "step"]
     assert ["last", "accuracy", "0.6123", "0.6500"] in cells
     assert ["best", "step", "20", "20"] in cells
 
-    lines = litebert("runs", "compare", runs / "cola", runs / "mini").stdout.splitlines()  # of both kinds
+    # of both kinds
+    lines = litebert(
+        "runs", "compare", runs / "cola", runs / "mini"
+    ).stdout.splitlines()
     cells = [line.split() for line in lines]
     assert ["setting", "model.hidden_size"] in [each[:2] for each in cells]
     assert ["last", "masked_lm_accuracy", "-", "0.2000"] in cells
     assert ["best", "accuracy", "0.7000", "-"] in cells
 
 
-def test_a_comparison_gives_medians_of_seeds_with_means_and_deviations_below(runs: Path) -> None:
-    one, seeds = str(runs / "cola"), str(runs / "glue" / "cola")
+def test_a_comparison_gives_medians_of_seeds_with_means_and_deviations_below(
+    runs: Path,
+) -> None:
+    one = str(runs / "cola")
+    seeds = str(runs / "glue" / "cola")
     words = ("runs", "compare", one, seeds)
-    shown = {(row["of"], row["name"]): (row[one], row[seeds]) for row in litebert(*words, "--json").json}
+    shown = {
+        (row["of"], row["name"]): (row[one], row[seeds])
+        for row in litebert(*words, "--json").json
+    }
     assert shown["last", "accuracy"] == (0.6123, 0.5)
     assert shown["last, mean of 3", "accuracy"] == (None, 0.4)
     assert shown["last, deviation", "accuracy"] == (None, 0.2646)
     assert shown["setting", "train.seed"] == ("1 (flag)", "[1, 2, 10] (flag)")
-    assert "| last | accuracy | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout
+    assert (
+        "| last | accuracy | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout
+    )
 
 
-def test_clean_removes_checkpoints_of_finished_runs_and_what_failed_ones_left(runs: Path) -> None:
-    write_json(runs / "begun" / "run.json", {"litebert": "0.1.0", "settings": {}, "origins": {}, "data": {}})
-    waste = [runs / "mini" / "checkpoints" / "step-10", runs / "begun" / "checkpoints" / "damaged-step-4"]
+def test_clean_removes_checkpoints_of_finished_runs_and_what_failed_ones_left(
+    runs: Path,
+) -> None:
+    write_json(
+        runs / "begun" / "run.json",
+        {"litebert": "0.1.0", "settings": {}, "origins": {}, "data": {}},
+    )
+    waste = [
+        runs / "mini" / "checkpoints" / "step-10",
+        runs / "begun" / "checkpoints" / "damaged-step-4",
+    ]
     needed = runs / "begun" / "checkpoints" / "step-5"
     for number, folder in enumerate([*waste, needed], start=1):
         write_text(folder / "weights", "x" * 1_000 * number)
-    words, planned = ("runs", "clean", runs, "--dry-run", "--json"), {str(waste[0]): 1_000, str(waste[1]): 2_000}
+    words = ("runs", "clean", runs, "--dry-run", "--json")
+    planned = {str(waste[0]): 1_000, str(waste[1]): 2_000}
     assert litebert(*words).json == planned
     with locked(runs / "mini"):  # as a training does
         done = litebert(*words)

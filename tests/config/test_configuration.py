@@ -10,28 +10,54 @@ from hypothesis import strategies as st
 from litebert.api.settings import recipe_settings, recipes, recipes_show
 from litebert.config import PRESETS, FinetuneConfig, PretrainConfig
 from litebert.errors import LitebertError
-from litebert.settings import Setting, describe, resolve, settings_from_toml, settings_from_words
+from litebert.settings import (
+    Setting,
+    describe,
+    resolve,
+    settings_from_toml,
+    settings_from_words,
+)
 
 CORPUS = {"data.corpus": Setting("c", "test")}
 NAMES = [setting.name for setting in describe(PretrainConfig)]
 
 
 def test_later_layers_win_and_every_value_has_its_origin() -> None:
-    recipe = {"model.preset": Setting("tiny", "recipe r"), "train.seed": Setting(1, "recipe r")}
+    recipe = {
+        "model.preset": Setting("tiny", "recipe r"),
+        "train.seed": Setting(1, "recipe r"),
+    }
     typed = settings_from_words(
-        ["train.seed=2", "model.hidden_act=relu", "data.corpus=2024-01-01", "start.model=1_000"]
+        [
+            "train.seed=2",
+            "model.hidden_act=relu",
+            "data.corpus=2024-01-01",
+            "start.model=1_000",
+        ]
     )
     resolved = resolve(PretrainConfig, CORPUS, recipe, typed)
     assert (resolved.config.train.seed, resolved.config.model.hidden_size) == (2, 128)
-    assert (resolved.config.data.corpus, resolved.config.start.model) == ("2024-01-01", "1_000")  # names, not numbers
-    origins = {"train.seed": "command line: train.seed=2", "model.hidden_size": "preset tiny (recipe r)"}
-    origins |= {"model.hidden_act": "command line: model.hidden_act=relu", "optim.name": "default"}
+    # names, not numbers
+    assert (resolved.config.data.corpus, resolved.config.start.model) == (
+        "2024-01-01",
+        "1_000",
+    )
+    origins = {
+        "train.seed": "command line: train.seed=2",
+        "model.hidden_size": "preset tiny (recipe r)",
+    }
+    origins |= {
+        "model.hidden_act": "command line: model.hidden_act=relu",
+        "optim.name": "default",
+    }
     assert {name: resolved.origins[name] for name in origins} == origins
 
 
 @given(st.sampled_from(NAMES), st.data())
 @settings(deadline=None, max_examples=150)
-def test_a_typo_in_a_setting_is_answered_with_the_setting(name: str, data: st.DataObject) -> None:
+def test_a_typo_in_a_setting_is_answered_with_the_setting(
+    name: str, data: st.DataObject
+) -> None:
     at = data.draw(st.integers(0, len(name) - 1))
     typo = name[:at] + name[at + 1 :]
     meant = [n for n in NAMES if typo in {n[:i] + n[i + 1 :] for i in range(len(n))}]
@@ -71,8 +97,13 @@ def test_every_setting_has_allowed_values_and_a_description() -> None:
         assert setting.allowed and setting.description, setting
 
 
-def test_missing_or_unknown_settings_and_invalid_toml_are_one_clear_error(write: Callable[[str, str], Path]) -> None:
-    for word, message in (("train.seed=1", "data.corpus is missing"), ("model.preset=bsae-v2", "LB-100(?s:.*)base-v2")):
+def test_missing_or_unknown_settings_and_invalid_toml_are_one_clear_error(
+    write: Callable[[str, str], Path],
+) -> None:
+    for word, message in (
+        ("train.seed=1", "data.corpus is missing"),
+        ("model.preset=bsae-v2", "LB-100(?s:.*)base-v2"),
+    ):
         with pytest.raises(LitebertError, match=message):
             resolve(PretrainConfig, settings_from_words([word]))
     with pytest.raises(LitebertError, match=r"LB-102(?s:.*)section\.name=value"):
@@ -86,23 +117,44 @@ def test_missing_or_unknown_settings_and_invalid_toml_are_one_clear_error(write:
 
 @pytest.mark.parametrize("name", recipes("pretrain"))
 def test_every_recipe_resolves(name: str) -> None:
-    assert resolve(PretrainConfig, CORPUS, recipe_settings("pretrain", name)).config.train.steps > 0
+    assert (
+        resolve(
+            PretrainConfig, CORPUS, recipe_settings("pretrain", name)
+        ).config.train.steps
+        > 0
+    )
     assert recipes_show(name).startswith("# ")
 
 
 def test_the_papers_recipe_has_the_published_values() -> None:
     """Section 4.1 of the paper, and the official code's values where it is silent."""
     published = (
-        "model.preset=base-v1 objective.sentence=order objective.ngram=3 objective.max_seq_length=512 "
-        "objective.short_seq_prob=0.1 objective.mask_prob=0.15 objective.max_predictions=20 optim.name=lamb "
-        "optim.learning_rate=0.00176 optim.warmup_steps=3125 optim.weight_decay=0.01 train.steps=125000 "
-        "train.batch_size=4096"
+        "model.preset=base-v1 objective.sentence=order objective.ngram=3"
+        " objective.max_seq_length=512 objective.short_seq_prob=0.1"
+        " objective.mask_prob=0.15 objective.max_predictions=20 optim.name=lamb"
+        " optim.learning_rate=0.00176 optim.warmup_steps=3125 optim.weight_decay=0.01"
+        " train.steps=125000 train.batch_size=4096"
     )
-    layers = (CORPUS, recipe_settings("pretrain", "paper-base"), settings_from_words(published.split()))
-    assert resolve(PretrainConfig, *layers[:2]).config == resolve(PretrainConfig, *layers).config
+    layers = (
+        CORPUS,
+        recipe_settings("pretrain", "paper-base"),
+        settings_from_words(published.split()),
+    )
+    assert (
+        resolve(PretrainConfig, *layers[:2]).config
+        == resolve(PretrainConfig, *layers).config
+    )
 
 
 def test_presets_have_the_published_heads_and_dropouts() -> None:
-    published = {"base-v1": (12, 0.1), "large-v1": (16, 0.1), "xlarge-v2": (16, 0), "xxlarge-v1": (64, 0)}
-    found = {name: (PRESETS[name].num_attention_heads, PRESETS[name].hidden_dropout_prob) for name in published}
+    published = {
+        "base-v1": (12, 0.1),
+        "large-v1": (16, 0.1),
+        "xlarge-v2": (16, 0),
+        "xxlarge-v1": (64, 0),
+    }
+    found = {
+        name: (PRESETS[name].num_attention_heads, PRESETS[name].hidden_dropout_prob)
+        for name in published
+    }
     assert found == published

@@ -47,7 +47,9 @@ class Server:
     key: str = ""
 
     def __post_init__(self) -> None:
-        self.reader = threading.Thread(target=lambda: [self.lines.append(line) for line in self.process.stderr])
+        self.reader = threading.Thread(
+            target=lambda: [self.lines.append(line) for line in self.process.stderr]
+        )
         self.reader.start()
 
     def connect(self) -> http.client.HTTPConnection:
@@ -64,13 +66,28 @@ class Server:
         link: http.client.HTTPConnection | None = None,
     ) -> Reply:
         """Send a request, with the key of the server if it has one."""
-        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        data = (
+            raw
+            if raw is not None
+            else None
+            if body is None
+            else json.dumps(body).encode()
+        )
         own = {**JSON, "Authorization": f"Bearer {self.key}"} if self.key else JSON
         used = link or self.connect()
         try:
-            used.request(method or ("GET" if data is None else "POST"), path, data, own if headers is None else headers)
+            used.request(
+                method or ("GET" if data is None else "POST"),
+                path,
+                data,
+                own if headers is None else headers,
+            )
             answer = used.getresponse()
-            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+            return Reply(
+                answer.status,
+                {name.lower(): value for name, value in answer.getheaders()},
+                answer.read(),
+            )
         finally:
             if link is None:
                 used.close()
@@ -93,18 +110,29 @@ class Server:
 
     def metric(self, name: str) -> float:
         text = self.ask("/metrics").body.decode()
-        return sum(float(value) for value in re.findall(rf"(?m)^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text))
+        return sum(
+            float(value)
+            for value in re.findall(
+                rf"(?m)^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text
+            )
+        )
 
 
 @contextmanager
 def serve(*arguments: object) -> Iterator[Server]:
-    """Run `litebert serve` until the block ends; the block starts once the server listens."""
+    """Run `litebert serve` until the block ends; the block starts once the server
+    listens.
+    """
     words = [*COMMAND, "serve", "--port", "0", "--threads", "1", *map(str, arguments)]
     unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=unbuffered) as process:
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, text=True, env=unbuffered
+    ) as process:
         server = Server(process)
         try:
-            server.port = int(re.search(r":(\d+)\b", server.wait_for(r"listening on"))[1])
+            server.port = int(
+                re.search(r":(\d+)\b", server.wait_for(r"listening on"))[1]
+            )
             yield server
         finally:
             if process.poll() is None:
@@ -113,13 +141,21 @@ def serve(*arguments: object) -> Iterator[Server]:
             server.reader.join()
 
 
-MODELS = {"base": "base", "classify": "reviews", "tag": "tags", "choose": "choices", "answer": "spans"}
+MODELS = {
+    "base": "base",
+    "classify": "reviews",
+    "tag": "tags",
+    "choose": "choices",
+    "answer": "spans",
+}
 """The served names and their runs."""
 
 
 @pytest.fixture(scope="session")
 def server(desk: Desk) -> Iterator[Server]:
-    with serve(*(f"{name}={getattr(desk, run)}" for name, run in MODELS.items())) as started:
+    with serve(
+        *(f"{name}={getattr(desk, run)}" for name, run in MODELS.items())
+    ) as started:
         for name in MODELS:
             started.wait_for(f"{name} is ready")
         yield started

@@ -1,4 +1,6 @@
-"""The shell as users see it: commands run in this process, or in a child process where signals and pipes matter."""
+"""The shell as users see it: commands run in this process, or in a child process where
+signals and pipes matter.
+"""
 
 import contextlib
 import io
@@ -17,7 +19,13 @@ import pytest
 
 COMMAND = [sys.executable, "-m", "litebert"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-QUICK = ("train.steps=2", "train.batch_size=4", "train.loader_workers=0", "optim.warmup_steps=1", "--quiet")
+QUICK = (
+    "train.steps=2",
+    "train.batch_size=4",
+    "train.loader_workers=0",
+    "optim.warmup_steps=1",
+    "--quiet",
+)
 """Settings of the shortest possible training."""
 
 
@@ -43,18 +51,29 @@ class Done:
         return [json.loads(line) for line in self.stdout.splitlines()]
 
 
-def litebert(*words: object, stdin: bytes | str | None = b"", cwd: Path | None = None) -> Done:
-    """Run a command in this process, through the entry point of the shell's `litebert`."""
+def litebert(
+    *words: object, stdin: bytes | str | None = b"", cwd: Path | None = None
+) -> Done:
+    """Run a command in this process, through the entry point of the shell's
+    `litebert`.
+    """
     from litebert.cli import main
 
     typed = stdin.encode() if isinstance(stdin, str) else stdin
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    own, handlers = (sys.argv, sys.stdin), {number: signal.getsignal(number) for number in SIGNALS}
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)
+    )
+    own = (sys.argv, sys.stdin)
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     code: object = 0
     try:
         sys.argv = ["litebert", *map(str, words)]
         sys.stdin = None if typed is None else io.TextIOWrapper(io.BytesIO(typed))
-        with contextlib.chdir(cwd or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            contextlib.chdir(cwd or "."),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             main()
     except SystemExit as stopped:
         code = stopped.code or 0
@@ -68,8 +87,11 @@ def litebert(*words: object, stdin: bytes | str | None = b"", cwd: Path | None =
 
 
 def interrupted(*words: object, once: Path, size: int = 0, **options: object) -> Done:
-    """Run a command in this process, and send Ctrl-C once a file is larger than `size`."""
-    is_over, was_sent = threading.Event(), threading.Event()
+    """Run a command in this process, and send Ctrl-C once a file is larger than
+    `size`.
+    """
+    is_over = threading.Event()
+    was_sent = threading.Event()
 
     def wait() -> None:
         while not is_over.wait(0.002):
@@ -90,11 +112,15 @@ def interrupted(*words: object, once: Path, size: int = 0, **options: object) ->
 
 
 def refusal(done: Done) -> dict[str, str]:
-    """Return the parts of the error that a command ended with; assert that it is the only one and no traceback."""
+    """Return the parts of the error that a command ended with; assert that it is the
+    only one and no traceback.
+    """
     stderr = done.stderr
     assert "Traceback" not in stderr, stderr
     lines = stderr.splitlines()
-    (start,) = [number for number, line in enumerate(lines) if line.startswith("LB-")] or [None]
+    (start,) = [
+        number for number, line in enumerate(lines) if line.startswith("LB-")
+    ] or [None]
     assert start is not None, f"no error in: {stderr!r}"
     code, _, what = lines[start].partition(": ")
     parts = {"code": code, "what": what}
@@ -106,7 +132,9 @@ def refusal(done: Done) -> dict[str, str]:
 
 
 def assert_error(done: Done, code: int, *words: str) -> dict[str, str]:
-    """Assert that a command ended with one error that contains these words and names a next step."""
+    """Assert that a command ended with one error that contains these words and names a
+    next step.
+    """
     found = refusal(done)
     assert done.code == code, done
     whole = done.stderr.lower()
@@ -117,15 +145,23 @@ def assert_error(done: Done, code: int, *words: str) -> dict[str, str]:
 
 
 def near(value: object, rel: float = 1e-4, abs: float = 1e-5) -> object:
-    """Compare numbers approximately, all else exactly: in a batch, a row's numbers differ in the last bits."""
+    """Compare numbers approximately, all else exactly: in a batch, a row's numbers
+    differ in the last bits.
+    """
     if isinstance(value, float):
         return pytest.approx(value, rel=rel, abs=abs)
     if isinstance(value, list):
         return [near(each, rel, abs) for each in value]
-    return {name: near(each, rel, abs) for name, each in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: near(each, rel, abs) for name, each in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
-def leaves(command: click.Command | None = None, path: tuple[str, ...] = ()) -> dict[str, click.Command]:
+def leaves(
+    command: click.Command | None = None, path: tuple[str, ...] = ()
+) -> dict[str, click.Command]:
     """Return every command that is not a group, by its words."""
     from litebert.cli import cli
 
@@ -133,8 +169,15 @@ def leaves(command: click.Command | None = None, path: tuple[str, ...] = ()) -> 
     if not isinstance(command, click.Group):
         return {" ".join(path): command}
     context = click.Context(command)
-    below = ((name, command.get_command(context, name)) for name in command.list_commands(context))
-    return {leaf: each for name, found in below for leaf, each in leaves(found, (*path, name)).items()}
+    below = (
+        (name, command.get_command(context, name))
+        for name in command.list_commands(context)
+    )
+    return {
+        leaf: each
+        for name, found in below
+        for leaf, each in leaves(found, (*path, name)).items()
+    }
 
 
 def closed(schema: object) -> object:
@@ -144,7 +187,11 @@ def closed(schema: object) -> object:
     if not isinstance(schema, dict):
         return schema
     fields = {name: closed(each) for name, each in schema.items()}
-    return {"additionalProperties": False, **fields} if "properties" in schema and "$ref" not in schema else fields
+    return (
+        {"additionalProperties": False, **fields}
+        if "properties" in schema and "$ref" not in schema
+        else fields
+    )
 
 
 def assert_matches_schema(name: str, value: object) -> None:
@@ -156,33 +203,64 @@ def story(number: int) -> str:
     who = ["Anna", "Bert", "Clara", "David"][number % 4]
     where = ["house", "garden", "market", "river"][number // 4 % 4]
     return (
-        f"In the morning {who} walked to the {where}.\nThere {who} found a red ball under a tree.\n"
-        f"Nobody at the {where} knew where it came from.\nAt night the {where} was quiet again.\n"
+        f"In the morning {who} walked to the {where}.\nThere {who} found a red ball"
+        f" under a tree.\nNobody at the {where} knew where it came from.\nAt night the"
+        f" {where} was quiet again.\n"
     )
 
 
-TEXTS = [f"{who} walked to the {where}." for who in ("Anna", "Bert") for where in ("house", "garden", "market")]
+TEXTS = [
+    f"{who} walked to the {where}."
+    for who in ("Anna", "Bert")
+    for where in ("house", "garden", "market")
+]
 
 TABLES = {
-    "reviews.csv": "text,label\n"
-    + "".join(f"Anna walked {n} times.,{'good' if n % 2 else 'bad'}\n" for n in range(20)),
-    "stars.csv": "text,score\n" + "".join(f"Anna walked {n} times.,{n / 7}\n" for n in range(20)),
+    "reviews.csv": (
+        "text,label\n"
+        + "".join(
+            f"Anna walked {n} times.,{'good' if n % 2 else 'bad'}\n" for n in range(20)
+        )
+    ),
+    "stars.csv": (
+        "text,score\n" + "".join(f"Anna walked {n} times.,{n / 7}\n" for n in range(20))
+    ),
     "tags.conll": "Anna B-PER\nwalked O\nhome O\n\n" * 20,
-    "choices.csv": "question,context,choice1,choice2,answer\n"
-    + "".join(f"Who {n}?,Ada left.,Ada,Bert,{n % 2}\n" for n in range(20)),
-    "tickets.csv": "id,body,dept\n"
-    + "".join(f"{n},Anna walked {n} times to the market.,{'in' if n % 2 else 'out'}\n" for n in range(20)),
+    "choices.csv": (
+        "question,context,choice1,choice2,answer\n"
+        + "".join(f"Who {n}?,Ada left.,Ada,Bert,{n % 2}\n" for n in range(20))
+    ),
+    "tickets.csv": (
+        "id,body,dept\n"
+        + "".join(
+            f"{n},Anna walked {n} times to the market.,{'in' if n % 2 else 'out'}\n"
+            for n in range(20)
+        )
+    ),
     "spans.jsonl": "".join(
-        json.dumps({"question": f"Who left {n}?", "context": "Ada left at noon.", "answer": "Ada", "start": 0}) + "\n"
+        json.dumps(
+            {
+                "question": f"Who left {n}?",
+                "context": "Ada left at noon.",
+                "answer": "Ada",
+                "start": 0,
+            }
+        )
+        + "\n"
         for n in range(20)
     ),
 }
-"""Examples for each kind of task; the run trained on a table is named after its file."""
+"""Examples for each kind of task; the run trained on a table is named after its file.
+"""
 
 
 def tree(folder: Path) -> dict[str, bytes]:
     """Read all files of a folder, hidden ones too."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
@@ -195,7 +273,9 @@ DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
 
 
 def damage(path: Path, how: str) -> None:
-    """Replace a file by a damaged one, or remove it; what has mapped the old one keeps its bytes."""
+    """Replace a file by a damaged one, or remove it; what has mapped the old one keeps
+    its bytes.
+    """
     left = DAMAGE[how](path.read_bytes())
     path.unlink()
     if left is not None:

@@ -1,4 +1,6 @@
-"""The documentation: Python blocks run, commands use verbs and options that exist, links lead to files."""
+"""The documentation: Python blocks run, commands use verbs and options that exist,
+links lead to files.
+"""
 
 import ast
 import re
@@ -16,7 +18,13 @@ from tests.conftest import ROOT, blocks
 from .shell import QUICK, litebert
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-RUN = ["README", "docs/tutorial", "docs/transformers", "docs/estimators", "docs/explain"]
+RUN = [
+    "README",
+    "docs/tutorial",
+    "docs/transformers",
+    "docs/estimators",
+    "docs/explain",
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -27,7 +35,9 @@ def test_python_of_a_page_is_valid_and_uses_names_that_exist(page: Path) -> None
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_of_a_page_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     found = blocks(Path(f"{name}.md"))
@@ -57,13 +67,24 @@ def test_commands_of_a_page_use_verbs_and_options_that_exist(page: Path) -> None
         known = None
         for size in range(min(3, len(words)), -1, -1):
             verb = tuple(words[:size])
-            if not any(word.startswith("-") for word in verb) and (known := options(verb)) is not None:
+            if (
+                not any(word.startswith("-") for word in verb)
+                and (known := options(verb)) is not None
+            ):
                 break
         assert known is not None and (size or words[0].startswith("-")), words
-        typed = {word.split("=")[0] for word in words[size:] if re.match(r"--?[a-z]", word)}
+        typed = {
+            word.split("=")[0] for word in words[size:] if re.match(r"--?[a-z]", word)
+        }
         assert typed <= known | {"--help", "-h", "--debug", "--version"}, words
-        settings = {word.split("=")[0] for word in words if re.match(r"[a-z]+\.[a-z_]+=", word)}
-        assert settings <= {each.name for kind in (PretrainConfig, FinetuneConfig) for each in describe(kind)}, words
+        settings = {
+            word.split("=")[0] for word in words if re.match(r"[a-z]+\.[a-z_]+=", word)
+        }
+        assert settings <= {
+            each.name
+            for kind in (PretrainConfig, FinetuneConfig)
+            for each in describe(kind)
+        }, words
 
 
 def test_the_site_lists_existing_pages_once_each() -> None:
@@ -85,8 +106,13 @@ def test_the_first_commands_of_the_readme_run_as_written(tmp_path: Path) -> None
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "my-text.txt").write_text("Anna walked home.\n" * 99)
     ours = ("fill", "search", "finetune", "classify", "pretrain")
-    elsewhere = {"albert/albert-base-v2", "runs/mine", "mrpc", "further"}  # not available in the tests, or too long
-    shown = [words for words in commands(ROOT / "README.md") if words[0] in ours and elsewhere.isdisjoint(words)]
+    # not available in the tests, or too long
+    elsewhere = {"albert/albert-base-v2", "runs/mine", "mrpc", "further"}
+    shown = [
+        words
+        for words in commands(ROOT / "README.md")
+        if words[0] in ours and elsewhere.isdisjoint(words)
+    ]
     assert {words[0] for words in shown} == set(ours)
     for words in shown:
         assert litebert(*words, *SHORT.get(words[0], ()), cwd=tmp_path).ok

@@ -1,4 +1,6 @@
-"""No data is lost or corrupted: existing files are kept, interrupted work resumes, damaged files are named."""
+"""No data is lost or corrupted: existing files are kept, interrupted work resumes,
+damaged files are named.
+"""
 
 import contextlib
 import csv
@@ -13,7 +15,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .shell import COMMAND, QUICK, TEXTS, assert_error, damage, interrupted, litebert, refusal, tree
+from .shell import (
+    COMMAND,
+    QUICK,
+    TEXTS,
+    assert_error,
+    damage,
+    interrupted,
+    litebert,
+    refusal,
+    tree,
+)
 from .tiny import Desk
 
 
@@ -22,46 +34,98 @@ def writers(desk: Desk) -> dict[str, list[object]]:
     few = desk.folder / "few.txt"
     few.write_text("".join(f"{text}\n" for text in TEXTS))
     if not (study := desk.folder / "study").exists():
-        assert litebert("study", "layers", desk.base, "--texts", few, "--depths", 16, "--output", study).code == 0
+        assert (
+            litebert(
+                "study",
+                "layers",
+                desk.base,
+                "--texts",
+                few,
+                "--depths",
+                16,
+                "--output",
+                study,
+            ).code
+            == 0
+        )
     return {
         "average": ["runs", "average", desk.base, "--output"],
-        "predict": ["predict", desk.reviews, "--data", desk.table("reviews.csv"), "--quiet", "--output"],
-        "filter": ["corpus", "filter", desk.stories, "--documents", "blank-line", "--output"],
+        "predict": [
+            "predict",
+            desk.reviews,
+            "--data",
+            desk.table("reviews.csv"),
+            "--quiet",
+            "--output",
+        ],
+        "filter": [
+            "corpus",
+            "filter",
+            desk.stories,
+            "--documents",
+            "blank-line",
+            "--output",
+        ],
         "embed": ["embed", few, "--model", desk.base, "--quiet", "--output"],
         "html": ["study", "page", study, "--html"],
     }
 
 
 def furnish(place: Path, desk: Desk) -> None:
-    """Fill a folder with files that litebert did not write and with output of other commands."""
+    """Fill a folder with files that litebert did not write and with output of other
+    commands.
+    """
     for name in ("own/notes.txt", "own.jsonl", "answers/test.csv"):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text("mine")
     (place / "link").symlink_to(place / "own")
     shutil.copytree(desk.reviews / "model", place / "model")
     shutil.copytree(desk.reviews, place / "runs" / "own")
-    with contextlib.chdir(place), socket.socket(socket.AF_UNIX) as link:  # a socket's path has at most 107 bytes
+    # a socket's path has at most 107 bytes
+    with contextlib.chdir(place), socket.socket(socket.AF_UNIX) as link:
         link.bind("node")
 
 
-EXISTING = {"average": ["own", "model", "runs", "link", "own.jsonl", "node"], "predict": ["answers"]}
-EXISTING |= {"filter": ["own.jsonl"], "html": ["own.jsonl"], "embed": ["own.jsonl", "node"]}
+EXISTING = {
+    "average": ["own", "model", "runs", "link", "own.jsonl", "node"],
+    "predict": ["answers"],
+}
+EXISTING |= {
+    "filter": ["own.jsonl"],
+    "html": ["own.jsonl"],
+    "embed": ["own.jsonl", "node"],
+}
 
 
-@pytest.mark.parametrize(("verb", "name"), [(verb, name) for verb, names in EXISTING.items() for name in names])
-def test_existing_files_are_not_replaced(desk: Desk, tmp_path: Path, verb: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [(verb, name) for verb, names in EXISTING.items() for name in names],
+)
+def test_existing_files_are_not_replaced(
+    desk: Desk, tmp_path: Path, verb: str, name: str
+) -> None:
     furnish(tmp_path, desk)
-    before, kinds = tree(tmp_path), sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*"))
+    before = tree(tmp_path)
+    kinds = sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*"))
     done = litebert(*writers(desk)[verb], tmp_path / name)
     assert tree(tmp_path) == before
-    assert sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*")) == kinds
+    assert (
+        sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*"))
+        == kinds
+    )
     assert_error(done, 1, str(tmp_path / name))
 
 
 @pytest.mark.parametrize("verb", EXISTING)
-def test_force_replaces_what_litebert_wrote_and_nothing_else(desk: Desk, tmp_path: Path, verb: str) -> None:
+def test_force_replaces_what_litebert_wrote_and_nothing_else(
+    desk: Desk, tmp_path: Path, verb: str
+) -> None:
     words = writers(desk)[verb]
-    output = tmp_path / {"filter": "kept.jsonl", "html": "page.html", "embed": "v.npy"}.get(verb, "made")
+    output = tmp_path / {
+        "filter": "kept.jsonl",
+        "html": "page.html",
+        "embed": "v.npy",
+    }.get(verb, "made")
     assert [litebert(*words, output).code for _ in "ab"] == [0, 1]
     for path in tmp_path.rglob("*"):
         os.utime(path, (0, 0))
@@ -72,17 +136,26 @@ def test_force_replaces_what_litebert_wrote_and_nothing_else(desk: Desk, tmp_pat
     assert (tmp_path / "own" / "notes.txt").read_text() == "mine"
 
 
-def test_a_second_process_with_the_same_output_is_refused(desk: Desk, tmp_path: Path) -> None:
+def test_a_second_process_with_the_same_output_is_refused(
+    desk: Desk, tmp_path: Path
+) -> None:
     output = tmp_path / "v.npy"
     words = ["embed", "-", "--model", desk.base, "--output", output, "--quiet"]
     rows = "".join(f"Anna walked {n} times.\n" for n in range(600))
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
     with subprocess.Popen([*COMMAND, *map(str, words)], text=True, **streams) as first:
         try:
             first.stdin.write(rows)
             first.stdin.flush()
             deadline = time.monotonic() + 60
-            while not any(tmp_path.glob("v.npy*")) or not output.with_name("v.npy.unfinished").exists():
+            while (
+                not any(tmp_path.glob("v.npy*"))
+                or not output.with_name("v.npy.unfinished").exists()
+            ):
                 assert first.poll() is None and time.monotonic() < deadline
                 time.sleep(0.01)
             second = litebert(*words, stdin=rows)
@@ -94,11 +167,17 @@ def test_a_second_process_with_the_same_output_is_refused(desk: Desk, tmp_path: 
     assert_error(second, 1, "v.npy", str(first.pid))
 
 
-@pytest.mark.parametrize("name", ["embed.npy", "classify.csv", "embed.csv", "score.csv"])
-def test_every_answer_is_kept_even_if_the_first_rows_have_no_text(desk: Desk, tmp_path: Path, name: str) -> None:
-    walked = '{"text": "Anna walked \\ud800."}\n'  # half a character, which JSON can hold
+@pytest.mark.parametrize(
+    "name", ["embed.npy", "classify.csv", "embed.csv", "score.csv"]
+)
+def test_every_answer_is_kept_even_if_the_first_rows_have_no_text(
+    desk: Desk, tmp_path: Path, name: str
+) -> None:
+    # half a character, which JSON can hold
+    walked = '{"text": "Anna walked \\ud800."}\n'
     (tmp_path / "t.jsonl").write_text('{"text": null}\n' * 256 + walked * 44)
-    verb, model = name.partition(".")[0], desk.reviews if "classify" in name else desk.base
+    verb = name.partition(".")[0]
+    model = desk.reviews if "classify" in name else desk.base
     words = (verb, tmp_path / "t.jsonl", "--model", model, "--quiet")
     done = litebert(*words, "--output", tmp_path / name)
     assert (done.code, "256 of them skipped" in done.stderr) == (0, True), done
@@ -108,55 +187,79 @@ def test_every_answer_is_kept_even_if_the_first_rows_have_no_text(desk: Desk, tm
         has_answer = (~np.isnan(found).any(axis=1)).tolist()
     else:
         rows = list(csv.DictReader((tmp_path / name).read_text("utf-8").splitlines()))
-        has_answer = [any(cell for name, cell in row.items() if name not in ("row", "error")) for row in rows]
+        has_answer = [
+            any(cell for name, cell in row.items() if name not in ("row", "error"))
+            for row in rows
+        ]
     assert has_answer == [False] * 256 + [True] * 44
 
 
-MANY = "".join(f"Anna walked {n} times to the market and home again.\n" for n in range(1_500))
+MANY = "".join(
+    f"Anna walked {n} times to the market and home again.\n" for n in range(1_500)
+)
 
 
 @pytest.fixture(scope="module")
 def unfinished(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with files of answers, each interrupted by Ctrl-C after some rows."""
+    """Return a folder with files of answers, each interrupted by Ctrl-C after some
+    rows.
+    """
     folder = tmp_path_factory.mktemp("broken")
     (folder / "t.txt").write_text(MANY)
     shutil.copytree(desk.base / "model", folder / "m")
     for name in ("v.npy", "v.csv", "v.jsonl"):
         words = ("embed", "t.txt", "--model", "m", "--output", name, "--quiet")
-        done = interrupted(*words, once=folder / f"{name}.unfinished", size=1_000, cwd=folder)
+        done = interrupted(
+            *words, once=folder / f"{name}.unfinished", size=1_000, cwd=folder
+        )
         assert (done.code, (folder / name).exists()) == (130, False), done
     return folder
 
 
 @pytest.mark.parametrize("name", ["v.jsonl", "v.csv", "v.npy"])
-def test_interrupted_answers_resume_to_the_same_bytes(unfinished: Path, tmp_path: Path, name: str) -> None:
+def test_interrupted_answers_resume_to_the_same_bytes(
+    unfinished: Path, tmp_path: Path, name: str
+) -> None:
     place = shutil.copytree(unfinished, tmp_path / "place")
     with open(place / f"{name}.unfinished", "ab") as file:
         file.write(b"\x01\x02\x03")  # half a row, as a kill leaves it
     words = ("embed", "t.txt", "--model", "m", "--quiet", "--output")
     assert_error(litebert(*words, name, "--pooling", "cls", cwd=place), 1, name)
-    assert "resuming after" in litebert(*words, name, *["--force"] * (name == "v.csv"), cwd=place).ok.stderr
+    assert (
+        "resuming after"
+        in litebert(*words, name, *["--force"] * (name == "v.csv"), cwd=place).ok.stderr
+    )
     assert litebert(*words, f"whole-{name}", cwd=place).ok
     assert (place / name).read_bytes() == (place / f"whole-{name}").read_bytes()
     assert not (place / f"{name}.unfinished").exists()
 
 
-def test_force_answers_again_only_what_has_changed(unfinished: Path, tmp_path: Path) -> None:
+def test_force_answers_again_only_what_has_changed(
+    unfinished: Path, tmp_path: Path
+) -> None:
     place = shutil.copytree(unfinished, tmp_path / "place")
-    (place / "t.txt").write_text("".join(MANY.splitlines(keepends=True)[:5]) + "Anna left.\n" * 300)
+    (place / "t.txt").write_text(
+        "".join(MANY.splitlines(keepends=True)[:5]) + "Anna left.\n" * 300
+    )
     for name, model in {"v.jsonl": "m", "v.npy": "litebert"}.items():
         words = ("embed", "t.txt", "--model", model, "--force", "--quiet", "--output")
-        assert ("resuming after 5 rows" in litebert(*words, name, cwd=place).ok.stderr) == (model == "m")
+        assert (
+            "resuming after 5 rows" in litebert(*words, name, cwd=place).ok.stderr
+        ) == (model == "m")
         assert litebert(*words, f"whole-{name}", cwd=place).ok
         assert (place / name).read_bytes() == (place / f"whole-{name}").read_bytes()
     assert not [*place.glob("v.npy.*"), *place.glob("v.jsonl.*")]
 
 
 CHANGES: dict[str, Callable[[Path, Desk], object]] = {
-    "other lines": lambda place, _: (place / "t.txt").write_text(MANY.replace("Anna", "Bert")),
+    "other lines": (
+        lambda place, _: (place / "t.txt").write_text(MANY.replace("Anna", "Bert"))
+    ),
     "fewer lines": lambda place, _: (place / "t.txt").write_text("Anna left.\n"),
     "other weights": lambda place, desk: [
-        shutil.copy(path, place / "m") for path in (desk.stars / "model").iterdir() if path.is_file()
+        shutil.copy(path, place / "m")
+        for path in (desk.stars / "model").iterdir()
+        if path.is_file()
     ],
 }
 
@@ -169,20 +272,30 @@ def test_answers_are_not_resumed_with_other_texts_or_weights(
     place = shutil.copytree(unfinished, tmp_path / "place")
     CHANGES[change](place, desk)
     before = (place / f"{name}.unfinished").read_bytes()
-    assert_error(litebert("embed", "t.txt", "--model", "m", "--output", name, "--quiet", cwd=place), 1, name)
+    assert_error(
+        litebert(
+            "embed", "t.txt", "--model", "m", "--output", name, "--quiet", cwd=place
+        ),
+        1,
+        name,
+    )
     assert (place / f"{name}.unfinished").read_bytes() == before
     assert not (place / name).exists()
 
 
-# ---- damage ---------------------------------------------------------------------------------------------------------
+# ---- damage --------------------------------------------------------------------------
 
 ARRAYS = ["tokens.npy", "sentences.npy", "documents.npy"]
 OF_CORPUS = [(how, f"shard-*/{name}") for how in ("cut", "flipped") for name in ARRAYS]
-OF_CORPUS += [(how, "shard-*/shard.json") for how in ("removed", "another")] + [("cut", "tokenizer/tokenizer.json")]
+OF_CORPUS += [(how, "shard-*/shard.json") for how in ("removed", "another")] + [
+    ("cut", "tokenizer/tokenizer.json")
+]
 
 
 @pytest.mark.parametrize(("how", "pattern"), OF_CORPUS)
-def test_a_damaged_corpus_file_is_named_with_exit_code_3(desk: Desk, tmp_path: Path, how: str, pattern: str) -> None:
+def test_a_damaged_corpus_file_is_named_with_exit_code_3(
+    desk: Desk, tmp_path: Path, how: str, pattern: str
+) -> None:
     corpus = shutil.copytree(desk.corpus, tmp_path / "corpus")
     assert litebert("corpus", "check", corpus, "--verify").code == 0
     path = next(corpus.glob(pattern))
@@ -191,18 +304,39 @@ def test_a_damaged_corpus_file_is_named_with_exit_code_3(desk: Desk, tmp_path: P
     assert done.code == 3, done
     assert path.name in done.stdout + done.stderr
     if path.name in ARRAYS:
-        trained = litebert("pretrain", "--corpus", corpus, "--preset", "tiny", *QUICK, "--runs", tmp_path / "runs")
-        assert (trained.code, path.name in refusal(trained)["what"]) == (3, True), trained
+        trained = litebert(
+            "pretrain",
+            "--corpus",
+            corpus,
+            "--preset",
+            "tiny",
+            *QUICK,
+            "--runs",
+            tmp_path / "runs",
+        )
+        assert (trained.code, path.name in refusal(trained)["what"]) == (
+            3,
+            True,
+        ), trained
 
 
-OF_MODEL = [("cut", name) for name in ("model.safetensors", "config.json", "tokenizer.json", "spiece.model")]
+OF_MODEL = [
+    ("cut", name)
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "spiece.model")
+]
 
 
 @pytest.mark.parametrize(("how", "name"), [*OF_MODEL, ("flipped", "model.safetensors")])
-def test_a_damaged_model_file_is_named_with_exit_code_3(desk: Desk, tmp_path: Path, how: str, name: str) -> None:
+def test_a_damaged_model_file_is_named_with_exit_code_3(
+    desk: Desk, tmp_path: Path, how: str, name: str
+) -> None:
     model = shutil.copytree(desk.base / "model", tmp_path / "m")
     damage(model / name, how)
-    for words in (["embed", "a", "--json", "--model"], ["evaluate", "--data", desk.stories, "--quiet"]):
+    for words in (
+        ["embed", "a", "--json", "--model"],
+        ["evaluate", "--data", desk.stories, "--quiet"],
+    ):
         done = litebert(*words, model)
-        if done.code or name in ("model.safetensors", "config.json"):  # the vocabulary is in two files
+        # the vocabulary is in two files
+        if done.code or name in ("model.safetensors", "config.json"):
             assert_error(done, 3, name)

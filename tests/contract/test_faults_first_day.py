@@ -1,4 +1,6 @@
-"""A new user's first day with their own text and tables, and the messages that they see."""
+"""A new user's first day with their own text and tables, and the messages that they
+see.
+"""
 
 import json
 import re
@@ -14,92 +16,196 @@ from litebert import Run
 from .shell import COMMAND, QUICK, assert_error, litebert, story
 from .tiny import PRETRAIN, Desk, rows
 
-LOUD, SHORT = shlex.join(QUICK[:-1]), shlex.join(QUICK)
+LOUD = shlex.join(QUICK[:-1])
+SHORT = shlex.join(QUICK)
 LONG = f"{SHORT} objective.max_seq_length=64 train.steps=1000000000"
-CONTINUED = ("--from", "BASE", *QUICK, "--sentences", "line", "--held-out", 0.2, "objective.max_seq_length=64")
+CONTINUED = (
+    "--from",
+    "BASE",
+    *QUICK,
+    "--sentences",
+    "line",
+    "--held-out",
+    0.2,
+    "objective.max_seq_length=64",
+)
 INPUT = r"standard input|(?<![\w-])-(?![\w-])"
 
-# A command that succeeds, and regular expressions for what its output contains and does not contain.
+# A command that succeeds, and regular expressions for what its output contains and does
+# not contain.
 OUTPUTS: dict[str, tuple[str, str, str]] = {
-    "pieces that are unknown": ("embed 'A cat.' 'собака бежит'", "note: 'собака бежит' .* unknown pieces", ""),
-    "a full stop is no part of a word": ("tag 'Lena went to Oslo.' --model RUNS/tags", r"\bOslo/", ""),
-    "the column used in training": ("classify both.csv --model RUNS/tickets --json", r'"row": 1, "answer"', ""),
-    "blank lines end documents": ("corpus check STORIES", "48 documents", r"\b1 (inputs|documents|rows|files)\b"),
-    "a few rows to evaluate on": (f"finetune REVIEWS --model BASE {SHORT}", "chance", ""),
-    "a note, once": (f"finetune REVIEWS --model BASE --seeds 1,2 {LOUD}", "problem: class", r"(problem: class).*\1"),
-    "texts all alike": ("evaluate RUNS/stars --data alike.csv", "mean score", "answer to dev is the same: (?!.*text)"),
-    "more sequences than are measured": ("evaluate BASE --data many.jsonl --column b", "only 1,024 of 1,100 seq", ""),
-    "a long time": (f"pretrain --corpus CORPUS --preset tiny --dry-run {LONG}", "time", r"\d{3,}h"),
+    "pieces that are unknown": (
+        "embed 'A cat.' 'собака бежит'",
+        "note: 'собака бежит' .* unknown pieces",
+        "",
+    ),
+    "a full stop is no part of a word": (
+        "tag 'Lena went to Oslo.' --model RUNS/tags",
+        r"\bOslo/",
+        "",
+    ),
+    "the column used in training": (
+        "classify both.csv --model RUNS/tickets --json",
+        r'"row": 1, "answer"',
+        "",
+    ),
+    "blank lines end documents": (
+        "corpus check STORIES",
+        "48 documents",
+        r"\b1 (inputs|documents|rows|files)\b",
+    ),
+    "a few rows to evaluate on": (
+        f"finetune REVIEWS --model BASE {SHORT}",
+        "chance",
+        "",
+    ),
+    "a note, once": (
+        f"finetune REVIEWS --model BASE --seeds 1,2 {LOUD}",
+        "problem: class",
+        r"(problem: class).*\1",
+    ),
+    "texts all alike": (
+        "evaluate RUNS/stars --data alike.csv",
+        "mean score",
+        "answer to dev is the same: (?!.*text)",
+    ),
+    "more sequences than are measured": (
+        "evaluate BASE --data many.jsonl --column b",
+        "only 1,024 of 1,100 seq",
+        "",
+    ),
+    "a long time": (
+        f"pretrain --corpus CORPUS --preset tiny --dry-run {LONG}",
+        "time",
+        r"\d{3,}h",
+    ),
     "help of fill": ("fill --help", INPUT, ""),
-    "ndjson to learn from": ("tokenizer train t.ndjson --vocab-size 50 --output v", "50 pieces in v", ""),
+    "ndjson to learn from": (
+        "tokenizer train t.ndjson --vocab-size 50 --output v",
+        "50 pieces in v",
+        "",
+    ),
     **{
-        f"no commonest label of {name}": (f"evaluate RUNS/{name} --data {name.upper()}", said, "commonest label")
-        for name, said in {"stars": "mean score", "tags": "commonest tag", "spans": "no answer"}.items()
+        f"no commonest label of {name}": (
+            f"evaluate RUNS/{name} --data {name.upper()}",
+            said,
+            "commonest label",
+        )
+        for name, said in {
+            "stars": "mean score",
+            "tags": "commonest tag",
+            "spans": "no answer",
+        }.items()
     },
     **{
         f"the packaged model: {typed.split()[0]}": (typed, said, "no model")
         for typed, said in {
             "fill 'A [MASK].' --model litebert": r"\d%",
             "evaluate litebert --data STORIES": "masked_lm_accuracy",
-            f"finetune REVIEWS --model litebert --dry-run {SHORT}": "model litebert, H 384",
+            f"finetune REVIEWS --model litebert --dry-run {SHORT}": (
+                "model litebert, H 384"
+            ),
             "quantize litebert out --texts few.txt": "bytes, .* before",
-            f"pretrain STORIES --from litebert --dry-run --held-out 0.2 {SHORT}": "H 384 x 6 layers",
+            f"pretrain STORIES --from litebert --dry-run --held-out 0.2 {SHORT}": (
+                "H 384 x 6 layers"
+            ),
         }.items()
     },
 }
 
 
 @pytest.mark.parametrize(("typed", "present", "absent"), OUTPUTS.values(), ids=OUTPUTS)
-def test_commands_inform_a_new_user(desk: Desk, tmp_path: Path, typed: str, present: str, absent: str) -> None:
+def test_commands_inform_a_new_user(
+    desk: Desk, tmp_path: Path, typed: str, present: str, absent: str
+) -> None:
     (tmp_path / "few.txt").write_text("Anna left.\n" * 20)
     (tmp_path / "both.csv").write_text("text,body\n,Anna left.\n")
-    (tmp_path / "alike.csv").write_text("text,score\n" + "".join(f"Anna left.,{n / 7}\n" for n in range(9)))
+    (tmp_path / "alike.csv").write_text(
+        "text,score\n" + "".join(f"Anna left.,{n / 7}\n" for n in range(9))
+    )
     (tmp_path / "t.ndjson").write_text(json.dumps({"text": story(1) * 9}) + "\n")
     (tmp_path / "many.jsonl").write_text('{"b": "Anna left. Bert came."}\n' * 1_100)
     done = desk.run(tmp_path, *shlex.split(typed)).ok
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("model: ")]
+    lines = [
+        line
+        for line in (done.stdout + done.stderr).splitlines()
+        if not line.startswith("model: ")
+    ]
     said = " ".join(" ".join(lines).split())
     assert re.search(present, said), said
     assert not absent or not re.search(absent, said), said
 
 
-# ---- empty texts ----------------------------------------------------------------------------------------------------
+# ---- empty texts ---------------------------------------------------------------------
 
 
 def test_a_text_without_words_is_refused_by_a_dry_run(tmp_path: Path) -> None:
     (tmp_path / "blank.txt").write_text("\n\n   \n")
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.table({"text": arrow.array([], arrow.string())}), tmp_path / "empty.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(
+        arrow.table({"text": arrow.array([], arrow.string())}),
+        tmp_path / "empty.parquet",
+    )
     for name in ("blank.txt", "empty.parquet"):
-        assert_error(litebert("pretrain", name, *PRETRAIN, *QUICK, "--dry-run", cwd=tmp_path), 1, name)
+        assert_error(
+            litebert("pretrain", name, *PRETRAIN, *QUICK, "--dry-run", cwd=tmp_path),
+            1,
+            name,
+        )
 
 
-# ---- pretraining on the user's own text -----------------------------------------------------------------------------
+# ---- pretraining on the user's own text ----------------------------------------------
 
 
 @pytest.mark.parametrize("documents", [1, 5, 40])
 def test_the_default_works_for_any_text(tmp_path: Path, documents: int) -> None:
-    (tmp_path / "my.txt").write_text(("" if documents == 1 else "\n").join(map(story, range(max(documents, 5)))))
+    (tmp_path / "my.txt").write_text(
+        ("" if documents == 1 else "\n").join(map(story, range(max(documents, 5))))
+    )
     assert litebert("pretrain", "my.txt", *PRETRAIN, *QUICK, cwd=tmp_path).ok
     assert rows(tmp_path / "runs" / "albert")[-1]["kind"] == "eval"
     again = litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path)
     assert "already finished" in again.stderr and "building" not in again.stderr
-    other = litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], "--vocab-size", 50, cwd=tmp_path)
+    other = litebert(
+        "pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], "--vocab-size", 50, cwd=tmp_path
+    )
     assert_error(other, 1, "LB-105", "50")
     (tmp_path / "my.txt").write_text("\n".join(map(story, range(50, 60))))
-    assert_error(litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path), 1, "LB-333")
-    (tmp_path / "runs/albert/corpus").rename(tmp_path / "gone")  # as that advises, but the vocabulary is of that text
-    assert_error(litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path), 1, "LB-105")
+    assert_error(
+        litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path),
+        1,
+        "LB-333",
+    )
+    # as that advises, but the vocabulary is of that text
+    (tmp_path / "runs/albert/corpus").rename(tmp_path / "gone")
+    assert_error(
+        litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path),
+        1,
+        "LB-105",
+    )
 
 
-def test_a_continuation_has_a_gentler_rate_and_says_when_it_is_worse_than_its_start(desk: Desk, tmp_path: Path) -> None:
-    assert desk.run(tmp_path, "pretrain", "STORIES", *CONTINUED, "--name", "gentle").code == 0
-    gentle, plain = (Run.open(each).settings["optim.learning_rate"] for each in (tmp_path / "runs/gentle", desk.base))
+def test_a_continuation_has_a_gentler_rate_and_says_when_it_is_worse_than_its_start(
+    desk: Desk, tmp_path: Path
+) -> None:
+    assert (
+        desk.run(tmp_path, "pretrain", "STORIES", *CONTINUED, "--name", "gentle").code
+        == 0
+    )
+    gentle, plain = (
+        Run.open(each).settings["optim.learning_rate"]
+        for each in (tmp_path / "runs/gentle", desk.base)
+    )
     assert gentle < plain
 
     wild = ["--name", "wild", "optim.learning_rate=1", "train.steps=3"]
     done = desk.run(tmp_path, "pretrain", "STORIES", *CONTINUED, *wild).ok
-    losses = [row["masked_lm_loss"] for row in rows(tmp_path / "runs" / "wild") if row["kind"] == "eval"]
+    losses = [
+        row["masked_lm_loss"]
+        for row in rows(tmp_path / "runs" / "wild")
+        if row["kind"] == "eval"
+    ]
     assert losses[-1] > losses[0] + 0.5
     assert re.search(r"step 0|worse|rose", done.stdout + done.stderr), done
 
@@ -110,25 +216,32 @@ def test_the_card_of_a_model_says_how_it_was_made(desk: Desk) -> None:
     assert not re.search(r"(?m)^# model$", card)
 
 
-# ---- rows -----------------------------------------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------
 
 ROWS = {
     "blank.csv": ('text,n\nAnna,1\n"   ",2\n"",3\n,4\n', [1]),
-    "blank.jsonl": ('{"text": "Anna"}\n{"text": "   "}\n{"text": ""}\n{"text": null}\n', [1]),
+    "blank.jsonl": (
+        '{"text": "Anna"}\n{"text": "   "}\n{"text": ""}\n{"text": null}\n',
+        [1],
+    ),
     "lines.csv": ('text,n\nAnna,1\n"two\nlines",2\nBert,3\nClara,4\n', [1, 2, 3, 4]),
 }
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_rows_keep_their_numbers_and_blank_rows_get_no_answer(desk: Desk, tmp_path: Path, name: str) -> None:
+def test_rows_keep_their_numbers_and_blank_rows_get_no_answer(
+    desk: Desk, tmp_path: Path, name: str
+) -> None:
     text, answered = ROWS[name]
     (tmp_path / name).write_text(text)
-    found = litebert("classify", tmp_path / name, "--model", desk.reviews, "--json").rows
+    found = litebert(
+        "classify", tmp_path / name, "--model", desk.reviews, "--json"
+    ).rows
     assert [row["row"] for row in found] == [1, 2, 3, 4]
     assert [row["row"] for row in found if "answer" in row] == answered
 
 
-# ---- signals and pipes ----------------------------------------------------------------------------------------------
+# ---- signals and pipes ---------------------------------------------------------------
 
 AT_IMPORT = """
 import importlib.abc, runpy, signal, sys
@@ -144,22 +257,43 @@ runpy.run_module("litebert", run_name="__main__")
 
 
 def test_ctrl_c_during_the_first_imports_gives_no_traceback() -> None:
-    done = subprocess.run([sys.executable, "-c", AT_IMPORT], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", AT_IMPORT], capture_output=True, text=True, timeout=60
+    )
     assert "Traceback" not in done.stderr
     assert done.returncode in (130, -2)
 
 
-@pytest.mark.parametrize("typed", ["% recipes list >&-", "WORLD_SIZE=2 % recipes list 2>&-", "% nothing >&- 2>&-"])
+@pytest.mark.parametrize(
+    "typed",
+    ["% recipes list >&-", "WORLD_SIZE=2 % recipes list 2>&-", "% nothing >&- 2>&-"],
+)
 def test_closed_streams_and_a_missing_rank_are_no_error(typed: str) -> None:
-    done = subprocess.run(typed.replace("%", shlex.join(COMMAND)), shell=True, capture_output=True, text=True)
-    assert (done.returncode, done.stderr, bool(done.stdout)) == (2 * ("nothing" in typed), "", "WORLD" in typed)
+    done = subprocess.run(
+        typed.replace("%", shlex.join(COMMAND)),
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr, bool(done.stdout)) == (
+        2 * ("nothing" in typed),
+        "",
+        "WORLD" in typed,
+    )
 
 
-@pytest.mark.parametrize("words", ["config list", "embed TEXTS --model BASE --json --quiet"])
+@pytest.mark.parametrize(
+    "words", ["config list", "embed TEXTS --model BASE --json --quiet"]
+)
 def test_a_closed_pipe_is_no_error(desk: Desk, tmp_path: Path, words: str) -> None:
     (tmp_path / "t.txt").write_text("Anna walked home.\n" * 600)
-    typed = [{"TEXTS": str(tmp_path / "t.txt"), "BASE": str(desk.base)}.get(word, word) for word in words.split()]
-    with subprocess.Popen([*COMMAND, *typed], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    typed = [
+        {"TEXTS": str(tmp_path / "t.txt"), "BASE": str(desk.base)}.get(word, word)
+        for word in words.split()
+    ]
+    with subprocess.Popen(
+        [*COMMAND, *typed], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
         running.stdout.readline()
         running.stdout.close()
         said = running.stderr.read().decode()

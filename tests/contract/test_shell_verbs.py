@@ -1,4 +1,6 @@
-"""Every verb gives the same answers for typed, piped and file inputs of any format, and in every output format."""
+"""Every verb gives the same answers for typed, piped and file inputs of any format, and
+in every output format.
+"""
 
 import csv
 import gzip
@@ -14,7 +16,19 @@ from .shell import assert_error, litebert, near
 from .tiny import Desk
 from .verbs import OF_TEXT, TEXTS, VERBS, Row
 
-FORMATS = ["csv", "tsv", "jsonl", "ndjson", "parquet", "jsonl.gz", "jsonl.zst", "txt", "txt.gz", "stdin", "files"]
+FORMATS = [
+    "csv",
+    "tsv",
+    "jsonl",
+    "ndjson",
+    "parquet",
+    "jsonl.gz",
+    "jsonl.zst",
+    "txt",
+    "txt.gz",
+    "stdin",
+    "files",
+]
 CASES = [
     (name, kind)
     for name in VERBS
@@ -26,15 +40,22 @@ CASES = [
 def write_rows(folder: Path, rows: list[Row], kind: str) -> list[Path]:
     """Write the rows as files of one format."""
     if kind == "files":
-        return [*write_rows(folder, rows[:1], "jsonl"), *write_rows(folder, rows[1:], "txt")]
+        return [
+            *write_rows(folder, rows[:1], "jsonl"),
+            *write_rows(folder, rows[1:], "txt"),
+        ]
     path, (base, _, packed) = folder / f"rows.{kind}", kind.partition(".")
     if base == "parquet":
         pd.DataFrame(rows).to_parquet(path)
         return [path]
     if base in ("csv", "tsv"):
-        text = pd.DataFrame(rows).to_csv(index=False, sep="," if base == "csv" else "\t")
+        text = pd.DataFrame(rows).to_csv(
+            index=False, sep="," if base == "csv" else "\t"
+        )
     else:
-        text = "".join((row["text"] if base == "txt" else json.dumps(row)) + "\n" for row in rows)
+        text = "".join(
+            (row["text"] if base == "txt" else json.dumps(row)) + "\n" for row in rows
+        )
     pack = {"": bytes, "gz": gzip.compress, "zst": zstandard.compress}[packed]
     path.write_bytes(pack(text.encode()))
     return [path]
@@ -43,9 +64,13 @@ def write_rows(folder: Path, rows: list[Row], kind: str) -> list[Path]:
 @cache
 def single_answers(desk: Desk, name: str) -> list[object]:
     verb = VERBS[name]
-    found = [litebert(name, *words, "--model", getattr(desk, verb.run), "--json") for words in verb.typed]
+    found = [
+        litebert(name, *words, "--model", getattr(desk, verb.run), "--json")
+        for words in verb.typed
+    ]
     assert {done.code for done in found} == {0}, found
-    several = name in {"score", "embed", "classify", "tag"}  # these take several texts: a list
+    # these take several texts: a list
+    several = name in {"score", "embed", "classify", "tag"}
     return [done.json[0] if several else done.json for done in found]
 
 
@@ -64,37 +89,68 @@ def test_a_typed_text_is_answered_as_text_and_as_json(desk: Desk, name: str) -> 
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_rows_of_any_file_are_answered_like_typed_ones(desk: Desk, tmp_path: Path, name: str, kind: str) -> None:
+def test_rows_of_any_file_are_answered_like_typed_ones(
+    desk: Desk, tmp_path: Path, name: str, kind: str
+) -> None:
     verb = VERBS[name]
     words: list[object] = ["-"]
     typed = "".join(row.get("text", "") + "\n" for row in verb.rows)
     if kind != "stdin":
-        words = [f"file://{path}" if kind == "tsv" else path for path in write_rows(tmp_path, verb.rows, kind)]
-    done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json", "--quiet", stdin=typed).ok
+        words = [
+            f"file://{path}" if kind == "tsv" else path
+            for path in write_rows(tmp_path, verb.rows, kind)
+        ]
+    done = litebert(
+        name,
+        *words,
+        "--model",
+        getattr(desk, verb.run),
+        "--json",
+        "--quiet",
+        stdin=typed,
+    ).ok
     assert [set(row) for row in done.rows] == [{"row", "answer"}] * len(verb.rows)
     assert [row["row"] for row in done.rows] == [*range(1, len(verb.rows) + 1)]
     assert [row["answer"] for row in done.rows] == near(single_answers(desk, name))
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_answers_go_to_lines_or_a_table_and_rows_keep_their_order(desk: Desk, tmp_path: Path, name: str) -> None:
+def test_answers_go_to_lines_or_a_table_and_rows_keep_their_order(
+    desk: Desk, tmp_path: Path, name: str
+) -> None:
     verb = VERBS[name]
     (path,) = write_rows(tmp_path, verb.rows, "jsonl")
     asked = {"a.jsonl": [path], "a.csv": [path], "typed.jsonl": verb.typed[0]}
     for output, words in asked.items():
-        given = (*words, "--model", getattr(desk, verb.run), "--output", tmp_path / output)
+        given = (
+            *words,
+            "--model",
+            getattr(desk, verb.run),
+            "--output",
+            tmp_path / output,
+        )
         done = litebert(name, *given, *["--quiet"] * (words == [path]))
         assert (done.code, done.stdout) == (0, ""), done.stderr
         assert words != [path] or f"{len(verb.rows)} rows" in done.stderr
-    expected = [{"row": n, "answer": near(answer)} for n, answer in enumerate(single_answers(desk, name), 1)]
+    expected = [
+        {"row": n, "answer": near(answer)}
+        for n, answer in enumerate(single_answers(desk, name), 1)
+    ]
     files = (tmp_path / f"{stem}.jsonl" for stem in ("a", "typed"))
-    lines, typed = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files)
+    lines, typed = (
+        [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        for file in files
+    )
     assert (lines, typed) == (expected, expected[:1])
     table = list(csv.DictReader((tmp_path / "a.csv").read_text("utf-8").splitlines()))
-    assert [(row["row"], row["error"]) for row in table] == [(str(line["row"]), "") for line in lines]
+    assert [(row["row"], row["error"]) for row in table] == [
+        (str(line["row"]), "") for line in lines
+    ]
     field = {"order": "probability", "similar": "cosine", "choose": "index"}.get(name)
     if field:
-        assert [float(row[field]) for row in table] == near([float(line["answer"][field]) for line in lines])
+        assert [float(row[field]) for row in table] == near(
+            [float(line["answer"][field]) for line in lines]
+        )
     else:
         assert len(table[0]) >= 3
 
@@ -108,20 +164,28 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize(("columns", "table"), COLUMNS.values(), ids=COLUMNS)
-def test_a_column_is_chosen_by_name_role_or_number(desk: Desk, tmp_path: Path, columns: list[str], table: str) -> None:
+def test_a_column_is_chosen_by_name_role_or_number(
+    desk: Desk, tmp_path: Path, columns: list[str], table: str
+) -> None:
     (tmp_path / "t.csv").write_text(table.format(*TEXTS))
     words = [word for column in columns for word in ("--column", column)]
-    done = litebert("embed", tmp_path / "t.csv", *words, "--model", desk.base, "--json", "--quiet").ok
+    done = litebert(
+        "embed", tmp_path / "t.csv", *words, "--model", desk.base, "--json", "--quiet"
+    ).ok
     assert [row["answer"] for row in done.rows] == near(single_answers(desk, "embed"))
 
 
 @pytest.mark.parametrize("role", ["second", "pair"])
-def test_the_column_of_a_second_text_may_have_either_name(desk: Desk, tmp_path: Path, role: str) -> None:
+def test_the_column_of_a_second_text_may_have_either_name(
+    desk: Desk, tmp_path: Path, role: str
+) -> None:
     model = ("--model", desk.reviews, "--json")
     pairs = [word for _ in TEXTS for word in ("--pair", TEXTS[0])]
     expected = litebert("classify", *TEXTS, *pairs, *model).json
     for header, words in ((f"text,{role}", []), ("text,b", ["--column", f"{role}=b"])):
-        (tmp_path / "t.csv").write_text(header + "\n" + "".join(f"{text},{TEXTS[0]}\n" for text in TEXTS))
+        (tmp_path / "t.csv").write_text(
+            header + "\n" + "".join(f"{text},{TEXTS[0]}\n" for text in TEXTS)
+        )
         done = litebert("classify", tmp_path / "t.csv", *words, *model)
         assert [row["answer"] for row in done.ok.rows] == near(expected)
 
@@ -135,27 +199,66 @@ def test_one_context_serves_all_questions(desk: Desk, tmp_path: Path) -> None:
     assert litebert(*words, "--file", tmp_path / "report.txt").rows == typed.rows
 
 
-def test_a_text_of_several_sentences_is_ordered_at_its_joins(desk: Desk, tmp_path: Path) -> None:
+def test_a_text_of_several_sentences_is_ordered_at_its_joins(
+    desk: Desk, tmp_path: Path
+) -> None:
     text = "Anna left. Bert came. It was night."
     joins = litebert("order", text, "--model", desk.base, "--json").json
     (tmp_path / "t.txt").write_text(f"{text}\nOne sentence only\n")
     (tmp_path / "t.csv").write_text("first,second\nAnna left.,Bert came.\n")
-    assert litebert("order", "t.txt", "t.csv", "--model", desk.base, "--output", "a.csv", cwd=tmp_path).ok
-    first, second, third = csv.DictReader((tmp_path / "a.csv").read_text("utf-8").splitlines())
-    assert len(joins) == 2 and json.loads(first["answer"]) == near(joins) and third["probability"]
+    assert litebert(
+        "order",
+        "t.txt",
+        "t.csv",
+        "--model",
+        desk.base,
+        "--output",
+        "a.csv",
+        cwd=tmp_path,
+    ).ok
+    first, second, third = csv.DictReader(
+        (tmp_path / "a.csv").read_text("utf-8").splitlines()
+    )
+    assert (
+        len(joins) == 2
+        and json.loads(first["answer"]) == near(joins)
+        and third["probability"]
+    )
     assert "no order in one sentence" in second["error"]
 
 
 def test_texts_may_begin_with_a_dash(desk: Desk) -> None:
-    assert len(litebert("classify", "- a bad film", "-3 of 10", "--model", desk.reviews, "--json").ok.json) == 2
+    assert (
+        len(
+            litebert(
+                "classify",
+                "- a bad film",
+                "-3 of 10",
+                "--model",
+                desk.reviews,
+                "--json",
+            ).ok.json
+        )
+        == 2
+    )
 
 
-def test_standard_input_may_have_a_bom_crlf_and_rows_that_cannot_be_answered(desk: Desk) -> None:
+def test_standard_input_may_have_a_bom_crlf_and_rows_that_cannot_be_answered(
+    desk: Desk,
+) -> None:
     words = ("fill", "-", "--model", desk.base, "--json", "--top", 1)
     done = litebert(*words, stdin="\ufeffAnna [MASK].\r\nno blank\nBert [MASK].")
-    assert [set(row) for row in done.rows] == [{"row", "answer"}, {"row", "error"}, {"row", "answer"}]
+    assert [set(row) for row in done.rows] == [
+        {"row", "answer"},
+        {"row", "error"},
+        {"row", "answer"},
+    ]
     assert done.rows[0]["answer"][0]["offsets"] == [[5, 11]]
     assert "1 of them skipped" in done.stderr
-    assert_error(litebert(*words, stdin=b"a\nB\xf6se [MASK]\n"), 1, "line 2", "UTF-8", "0xf6")
-    assert_error(litebert(*words, stdin="no blank\nnone here\n"), 1, "no row has an answer")
+    assert_error(
+        litebert(*words, stdin=b"a\nB\xf6se [MASK]\n"), 1, "line 2", "UTF-8", "0xf6"
+    )
+    assert_error(
+        litebert(*words, stdin="no blank\nnone here\n"), 1, "no row has an answer"
+    )
     assert litebert(*words, stdin=None).stdout == ""

@@ -1,4 +1,6 @@
-"""A training that is killed anywhere and restarted ends with the same bits as an uninterrupted one."""
+"""A training that is killed anywhere and restarted ends with the same bits as an
+uninterrupted one.
+"""
 
 import shutil
 from pathlib import Path
@@ -20,26 +22,50 @@ PACE = {"train.steps": 8, "train.save_every": 2, "train.eval_every": 4}
 
 def call_of(verb: str, desk: Desk) -> dict[str, object]:
     if verb == "pretrain":
-        settings = {**PRETRAINING, **PACE, "optim.name": "muon", "optim.average_decay": 0.5}
+        settings = {
+            **PRETRAINING,
+            **PACE,
+            "optim.name": "muon",
+            "optim.average_decay": 0.5,
+        }
         return {"corpus": str(desk.corpus), "settings": settings}
-    return {"task": str(desk.table("reviews.csv")), "model": str(desk.base), "settings": {**FINETUNING, **PACE}}
+    return {
+        "task": str(desk.table("reviews.csv")),
+        "model": str(desk.base),
+        "settings": {**FINETUNING, **PACE},
+    }
 
 
 @pytest.mark.parametrize("verb", PARTS)
-def test_a_killed_training_resumes_to_the_same_bits(desk: Desk, tmp_path: Path, verb: str) -> None:
-    arguments, whole = call_of(verb, desk), tmp_path / "whole"
-    assert killed("train", verb=verb, arguments=arguments, runs=tmp_path, parts=PARTS[verb]) > 50
+def test_a_killed_training_resumes_to_the_same_bits(
+    desk: Desk, tmp_path: Path, verb: str
+) -> None:
+    arguments = call_of(verb, desk)
+    whole = tmp_path / "whole"
+    assert (
+        killed(
+            "train", verb=verb, arguments=arguments, runs=tmp_path, parts=PARTS[verb]
+        )
+        > 50
+    )
     for part in PARTS[verb]:
-        run = getattr(package, verb)(**arguments, runs=tmp_path, name=f"killed-{part}", quiet=True)
+        run = getattr(package, verb)(
+            **arguments, runs=tmp_path, name=f"killed-{part}", quiet=True
+        )
         assert run.is_finished
         assert weights(run) == weights(whole) and rows(run) == rows(whole)
-        assert sorted(path.name for path in run.folder.iterdir()) == sorted(path.name for path in whole.iterdir())
+        assert sorted(path.name for path in run.folder.iterdir()) == sorted(
+            path.name for path in whole.iterdir()
+        )
 
 
 @pytest.fixture(scope="module")
 def whole(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return package.pretrain(
-        **call_of("pretrain", desk), runs=tmp_path_factory.mktemp("runs"), name="whole", quiet=True
+        **call_of("pretrain", desk),
+        runs=tmp_path_factory.mktemp("runs"),
+        name="whole",
+        quiet=True,
     ).folder
 
 
@@ -55,8 +81,11 @@ def test_a_damaged_checkpoint_is_skipped_and_named(
     shutil.rmtree(run / "model")
     before, last = sorted((run / "checkpoints").iterdir())
     damage(next(last.rglob(name)), how)
-    is_quiet = name == "optimizer.safetensors"  # a damaged file is named even if progress is not shown
-    again = package.pretrain(**call_of("pretrain", desk), runs=run.parent, name=run.name, quiet=is_quiet)
+    # a damaged file is named even if progress is not shown
+    is_quiet = name == "optimizer.safetensors"
+    again = package.pretrain(
+        **call_of("pretrain", desk), runs=run.parent, name=run.name, quiet=is_quiet
+    )
     said = capfd.readouterr().err
     assert last.name in said and before.name not in said
     assert weights(again) == weights(whole) and rows(again) == rows(whole)

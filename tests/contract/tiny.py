@@ -1,4 +1,6 @@
-"""The desk: tiny texts, tables, a corpus, networks and runs, made once through Python and the shell."""
+"""The desk: tiny texts, tables, a corpus, networks and runs, made once through Python
+and the shell.
+"""
 
 import json
 from collections.abc import Callable
@@ -11,40 +13,88 @@ import litebert as package
 
 from .shell import QUICK, TABLES, Done, litebert, story
 
-SIZES = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-SIZES |= {"intermediate_size": 64, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+SIZES = {
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+SIZES |= {
+    "intermediate_size": 64,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
 """A network that learns in a second, with dropout."""
 
-PACE = {"train.steps": 6, "train.batch_size": 8, "train.precision": "fp32", "train.threads": 1}
-PACE |= {"train.log_every": 1, "train.eval_every": 3, "train.save_every": 3, "train.eval_sequences": 16}
+PACE = {
+    "train.steps": 6,
+    "train.batch_size": 8,
+    "train.precision": "fp32",
+    "train.threads": 1,
+}
+PACE |= {
+    "train.log_every": 1,
+    "train.eval_every": 3,
+    "train.save_every": 3,
+    "train.eval_sequences": 16,
+}
 PACE |= {"train.loader_workers": 0}
 """Settings of a training of six steps that logs every step."""
 
-PRETRAINING = {**{f"model.{name}": value for name, value in SIZES.items()}, **PACE, "objective.max_seq_length": 48}
+PRETRAINING = {
+    **{f"model.{name}": value for name, value in SIZES.items()},
+    **PACE,
+    "objective.max_seq_length": 48,
+}
 
 MORE = {
-    "pairs.csv": "text,second,label\n"
-    + "".join(f"Anna walked {n} times.,Bert {'slept' if n % 2 else 'left'}.,{n % 2}\n" for n in range(20)),
-    # many rows with different predictions: the correlation of two that differ in one bit could be anything
-    "ratings.csv": "text,label\n"
-    + "".join(f"{'Anna walked on. ' * (1 + n % 7)}Bert slept {n} times.,{n % 5 + 0.5}\n" for n in range(60)),
+    "pairs.csv": (
+        "text,second,label\n"
+        + "".join(
+            f"Anna walked {n} times.,Bert {'slept' if n % 2 else 'left'}.,{n % 2}\n"
+            for n in range(20)
+        )
+    ),
+    # many rows with different predictions: the correlation of two that differ in one
+    # bit could be anything
+    "ratings.csv": (
+        "text,label\n"
+        + "".join(
+            f"{'Anna walked on. ' * (1 + n % 7)}Bert slept {n} times.,{n % 5 + 0.5}\n"
+            for n in range(60)
+        )
+    ),
     "topics.jsonl": "".join(
-        json.dumps({"text": f"Anna walked {n} times.", "labels": [name for k, name in enumerate("abc") if n >> k & 1]})
+        json.dumps(
+            {
+                "text": f"Anna walked {n} times.",
+                "labels": [name for k, name in enumerate("abc") if n >> k & 1],
+            }
+        )
         + "\n"
         for n in range(24)
     ),
     "blank.txt": " \n\n",
     "other.toml": '[task]\nname = "mrpc"\n[data]\nfolder = "elsewhere"\n',
 }
-"""Examples for more kinds of task, a file without a word, and a recipe with its own task and data."""
+"""Examples for more kinds of task, a file without a word, and a recipe with its own
+task and data.
+"""
 
 Settings = dict[str, object]
-FINETUNING: Settings = {**PACE, "train.batch_size": 4, "task.max_length": 48, "optim.learning_rate": 0.001}
+FINETUNING: Settings = {
+    **PACE,
+    "train.batch_size": 4,
+    "task.max_length": 48,
+    "optim.learning_rate": 0.001,
+}
 
 
 @dataclass(frozen=True)
 class Desk:
-    """A text of forty-eight stories, its vocabulary, its corpus, tables, and a run of each kind as an attribute."""
+    """A text of forty-eight stories, its vocabulary, its corpus, tables, and a run of
+    each kind as an attribute.
+    """
 
     folder: Path
 
@@ -61,29 +111,65 @@ class Desk:
     def table(self, name: str) -> Path:
         return self.folder / name
 
-    def pretrain(self, runs: Path, name: str = "own", **settings: object) -> package.Run:
-        given = {name: value for name, value in {**PRETRAINING, **settings}.items() if value is not None}
-        return package.pretrain(corpus=self.corpus, runs=runs, name=name, settings=given, quiet=True)
+    def pretrain(
+        self, runs: Path, name: str = "own", **settings: object
+    ) -> package.Run:
+        given = {
+            name: value
+            for name, value in {**PRETRAINING, **settings}.items()
+            if value is not None
+        }
+        return package.pretrain(
+            corpus=self.corpus, runs=runs, name=name, settings=given, quiet=True
+        )
 
     def finetune(
-        self, runs: Path, table: str = "reviews.csv", given: Settings = FINETUNING, **how: object
+        self,
+        runs: Path,
+        table: str = "reviews.csv",
+        given: Settings = FINETUNING,
+        **how: object,
     ) -> package.Run:
-        return package.finetune(self.table(table), model=self.base, runs=runs, settings=given, quiet=True, **how)
+        return package.finetune(
+            self.table(table),
+            model=self.base,
+            runs=runs,
+            settings=given,
+            quiet=True,
+            **how,
+        )
 
     def run(self, place: Path, *words: object) -> Done:
-        """Run a command in the folder `place`; words in capitals are replaced by paths on the desk."""
-        names = {path.stem.upper(): path for path in self.folder.iterdir()} | {"BASE": self.base}
-        typed = (names.get(word, str(word).replace("RUNS", str(self.folder / "runs"))) for word in words)
+        """Run a command in the folder `place`; words in capitals are replaced by paths
+        on the desk.
+        """
+        names = {path.stem.upper(): path for path in self.folder.iterdir()} | {
+            "BASE": self.base
+        }
+        typed = (
+            names.get(word, str(word).replace("RUNS", str(self.folder / "runs")))
+            for word in words
+        )
         return litebert(*typed, cwd=place)
 
 
-PRETRAIN = ("--preset", "tiny", "--vocab-size", 70, "--sentences", "line", "objective.max_seq_length=64")
+PRETRAIN = (
+    "--preset",
+    "tiny",
+    "--vocab-size",
+    70,
+    "--sentences",
+    "line",
+    "objective.max_seq_length=64",
+)
 """Options to pretrain on a text of stories; together with QUICK it takes a second."""
 
 
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """Write a text, train its vocabulary, build its corpus, pretrain on it; fine-tune on a table of each kind."""
+    """Write a text, train its vocabulary, build its corpus, pretrain on it; fine-tune
+    on a table of each kind.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -91,12 +177,43 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     made.stories.write_text("\n".join(map(story, range(48))), encoding="utf-8")
     for name, text in {**TABLES, **MORE}.items():
         made.table(name).write_text(text, encoding="utf-8")
-    build = ("corpus", "build", made.stories, "--tokenizer", made.tokenizer, "--output", made.corpus, "--workers", 1)
-    build += ("--documents", "blank-line", "--sentences", "line", "--held-out", 0.2, "--quiet")
-    done = [litebert("tokenizer", "train", made.stories, "--vocab-size", 60, "--output", made.tokenizer)]
+    build = (
+        "corpus",
+        "build",
+        made.stories,
+        "--tokenizer",
+        made.tokenizer,
+        "--output",
+        made.corpus,
+        "--workers",
+        1,
+    )
+    build += (
+        "--documents",
+        "blank-line",
+        "--sentences",
+        "line",
+        "--held-out",
+        0.2,
+        "--quiet",
+    )
+    done = [
+        litebert(
+            "tokenizer",
+            "train",
+            made.stories,
+            "--vocab-size",
+            60,
+            "--output",
+            made.tokenizer,
+        )
+    ]
     done.append(litebert(*build))
     made.pretrain(made.folder / "runs", "base")
-    done += [litebert("finetune", name, "--model", "runs/base", *QUICK, cwd=made.folder) for name in TABLES]
+    done += [
+        litebert("finetune", name, "--model", "runs/base", *QUICK, cwd=made.folder)
+        for name in TABLES
+    ]
     assert {each.code for each in done} == {0}, done
     return made
 
@@ -105,7 +222,10 @@ def rows(run: package.Run | Path) -> list[dict]:
     """Return the rows of a run's log without the field that depends on the clock."""
     folder = run.folder if isinstance(run, package.Run) else run
     lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k != "tokens_per_second"} for line in lines]
+    return [
+        {k: v for k, v in json.loads(line).items() if k != "tokens_per_second"}
+        for line in lines
+    ]
 
 
 def weights(run: package.Run | Path) -> bytes:
@@ -118,7 +238,9 @@ Random = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def random_model(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Random:
-    """Return a function that writes model folders with transformers, with large random weights and our vocabulary."""
+    """Return a function that writes model folders with transformers, with large random
+    weights and our vocabulary.
+    """
     from tests.networks import random_model
 
     def make(architecture: str, **changes: object) -> Path:

@@ -1,4 +1,6 @@
-"""The verbs of a model in one table: the run that offers each, its inputs, and the fields of its answer."""
+"""The verbs of a model in one table: the run that offers each, its inputs, and the
+fields of its answer.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,12 +8,18 @@ from typing import NamedTuple
 from litebert import Model
 
 Row = dict[str, str]
-TEXTS = ["Anna walked to the house.", "Bert found a red ball.", "Nobody at the river knew."]
+TEXTS = [
+    "Anna walked to the house.",
+    "Bert found a red ball.",
+    "Nobody at the river knew.",
+]
 BLANKS = ["Anna walked to [MASK] house.", "Bert found a [MASK] ball."]
 
 
 class Verb(NamedTuple):
-    """A verb's inputs as rows of a file, as typed words and as a call; its answer's fields; a part of its output."""
+    """A verb's inputs as rows of a file, as typed words and as a call; its answer's
+    fields; a part of its output.
+    """
 
     run: str
     rows: list[Row]
@@ -21,21 +29,47 @@ class Verb(NamedTuple):
     shown: str
 
 
-def of_texts(name: str, run: str, fields: set[str], shown: str, texts: list[str] = TEXTS) -> Verb:
+def of_texts(
+    name: str, run: str, fields: set[str], shown: str, texts: list[str] = TEXTS
+) -> Verb:
     rows = [{"text": text} for text in texts]
-    return Verb(run, rows, [[text] for text in texts], lambda m, r: getattr(m, name)(r["text"]), fields, shown)
+    return Verb(
+        run,
+        rows,
+        [[text] for text in texts],
+        lambda m, r: getattr(m, name)(r["text"]),
+        fields,
+        shown,
+    )
 
 
 PAIRS = [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]]
 TYPED = [[TEXTS[0], text] for text in TEXTS[1:]]
-WHO = [["Ada", "Bert"], [*"abcdefghijk"], ["Ada", "Bert", "Carl"]]  # the choices of each row, not of one number
+# the choices of each row, not of one number
+WHO = [["Ada", "Bert"], [*"abcdefghijk"], ["Ada", "Bert", "Carl"]]
 VERBS = {
-    "fill": of_texts("fill", "base", {"text", "words", "probability", "offsets"}, "house.", BLANKS),
-    "score": of_texts("score", "base", {"text", "log_likelihood", "perplexity", "words"}, TEXTS[0]),
-    "order": Verb(
-        "base", PAIRS, TYPED, lambda m, r: m.order(r["first"], r["second"]), {"is_in_order", "probability"}, "in order"
+    "fill": of_texts(
+        "fill", "base", {"text", "words", "probability", "offsets"}, "house.", BLANKS
     ),
-    "similar": Verb("base", PAIRS, TYPED, lambda m, r: m.similar(r["first"], r["second"]), {"cosine"}, "0."),
+    "score": of_texts(
+        "score", "base", {"text", "log_likelihood", "perplexity", "words"}, TEXTS[0]
+    ),
+    "order": Verb(
+        "base",
+        PAIRS,
+        TYPED,
+        lambda m, r: m.order(r["first"], r["second"]),
+        {"is_in_order", "probability"},
+        "in order",
+    ),
+    "similar": Verb(
+        "base",
+        PAIRS,
+        TYPED,
+        lambda m, r: m.similar(r["first"], r["second"]),
+        {"cosine"},
+        "0.",
+    ),
     "embed": of_texts("embed", "base", set(), "32 numbers"),
     "classify": of_texts("classify", "reviews", {"labels", "values"}, "good"),
     "tag": of_texts("tag", "tags", {"word", "tag", "start", "end"}, "/O"),
@@ -49,9 +83,20 @@ VERBS = {
     ),
     "choose": Verb(
         "choices",
-        [{"question": "Who?", "context": "A.", **{f"choice{n}": w for n, w in enumerate(each, 1)}} for each in WHO],
+        [
+            {
+                "question": "Who?",
+                "context": "A.",
+                **{f"choice{n}": w for n, w in enumerate(each, 1)},
+            }
+            for each in WHO
+        ],
         [["Who?", *each, "--context", "A."] for each in WHO],
-        lambda m, r: m.choose(r["question"], [r[name] for name in r if "choice" in name], context=r["context"]),
+        lambda m, r: m.choose(
+            r["question"],
+            [r[name] for name in r if "choice" in name],
+            context=r["context"],
+        ),
         {"index", "text", "probabilities"},
         "Bert",
     ),

@@ -26,10 +26,17 @@ def second(corpus: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pristine(stories: Path, vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pristine(
+    stories: Path, vocabulary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Build a corpus of several shards with a held-out split."""
     output = tmp_path_factory.mktemp("pristine") / "corpus"
-    settings = {"sentences": "line", "held_out": 0.2, "shard_tokens": 9_000, "workers": 1}
+    settings = {
+        "sentences": "line",
+        "held_out": 0.2,
+        "shard_tokens": 9_000,
+        "workers": 1,
+    }
     build_corpus([stories], tokenizer=vocabulary, output=output, **settings)
     return output
 
@@ -52,7 +59,9 @@ def change(path: Path) -> None:
 def test_every_flipped_bit_is_found(pristine: Path, data: st.DataObject) -> None:
     path = second(pristine, data.draw(st.sampled_from(ARRAYS)))
     flipped = bytearray(whole := path.read_bytes())
-    flipped[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    flipped[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(
+        st.integers(0, 7)
+    )
     try:
         path.write_bytes(flipped)
         with pytest.raises(DamagedError, match=path.name):
@@ -62,37 +71,54 @@ def test_every_flipped_bit_is_found(pristine: Path, data: st.DataObject) -> None
     Corpus.open(pristine)
 
 
-def test_damage_in_the_held_out_part_swapped_shards_and_another_manifest_are_found(corpus: Path) -> None:
+def test_damage_in_the_held_out_part_swapped_shards_and_another_manifest_are_found(
+    corpus: Path,
+) -> None:
     change(corpus / "held-out/shard-00000-0000/tokens.npy")
     manifest = corpus / "corpus.json"
     with pytest.raises(DamagedError, match="held-out"):
         Corpus.open(corpus).held_out()
     whole = manifest.read_text()
-    changes = {'"format": 1': '"format": 2', '"tokens":': '"tokes":', '"documents": ': '"documents": -', "{": "["}
+    changes = {
+        '"format": 1': '"format": 2',
+        '"tokens":': '"tokes":',
+        '"documents": ': '"documents": -',
+        "{": "[",
+    }
     for old, new in {**changes, '"name": "shard-': '"name": "../../etc/shard-'}.items():
         manifest.write_text(whole.replace(old, new))
         with pytest.raises(DamagedError, match=r"corpus\.json"):
             Corpus.open(corpus)
     manifest.write_text(whole)
-    one, two = corpus / "shard-00000-0000", corpus / "shard-00000-0001"
+    one = corpus / "shard-00000-0000"
+    two = corpus / "shard-00000-0001"
     for old, new in ((one, corpus / "aside"), (two, one), (corpus / "aside", two)):
         old.rename(new)
     with pytest.raises(DamagedError):
         Corpus.open(corpus, verify=True)
 
 
-def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_on_open_files_is_raised_where_needed(
+    pristine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    monkeypatch.setattr(corpora, "SPARE_FILES", len(list(Path("/proc/self/fd").iterdir())) + 20)
+    monkeypatch.setattr(
+        corpora, "SPARE_FILES", len(list(Path("/proc/self/fd").iterdir())) + 20
+    )
     resource.setrlimit(resource.RLIMIT_NOFILE, (corpora.SPARE_FILES, limits[1]))
     try:
         mapped = 3 * len(Corpus.open(pristine).shards)
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == corpora.SPARE_FILES + mapped
+        assert (
+            resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            == corpora.SPARE_FILES + mapped
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_files_that_were_verified_are_read_again_only_after_a_change(corpus: Path, monkeypatch, tmp_path: Path) -> None:
+def test_files_that_were_verified_are_read_again_only_after_a_change(
+    corpus: Path, monkeypatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(shards, "hash_file", counted := Mock(wraps=hash_file))
 
     def hashed(**how: bool) -> int:  # the files that one opening reads from end to end
@@ -101,7 +127,8 @@ def test_files_that_were_verified_are_read_again_only_after_a_change(corpus: Pat
         return counted.call_count
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)  # files are old enough to remember
+    # files are old enough to remember
+    monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)
     assert hashed() > 0 and hashed() == 0 and hashed(verify=True) > 0
     second(corpus, "tokens").touch()
     assert hashed() == 1
@@ -111,15 +138,20 @@ def test_files_that_were_verified_are_read_again_only_after_a_change(corpus: Pat
         assert hashed() > 0
     monkeypatch.setattr(corpora, "RECENT_SECONDS", 60.0)
     second(corpus, "tokens").touch()
-    assert hashed() >= 1 and hashed() >= 1, "what changed a moment ago is not remembered"
+    assert hashed() >= 1 and hashed() >= 1, (
+        "what changed a moment ago is not remembered"
+    )
     monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # a file: no folder can be made there
+    # a file: no folder can be made there
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))
     assert hashed() == hashed() > 0
 
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("how", ["bytes", "truncated", "deleted"])
-def test_a_change_while_in_use_is_an_error_and_never_a_signal(corpus: Path, name: str, how: str) -> None:
+def test_a_change_while_in_use_is_an_error_and_never_a_signal(
+    corpus: Path, name: str, how: str
+) -> None:
     opened = Corpus.open(corpus).shards[1]
     path = second(corpus, name)
     path.touch()
@@ -128,7 +160,11 @@ def test_a_change_while_in_use_is_an_error_and_never_a_signal(corpus: Path, name
         path.unlink()
     else:
         with path.open("r+b") as file:
-            file.truncate(200) if how == "truncated" else (file.seek(130), file.write(b"\x07"))
+            (
+                file.truncate(200)
+                if how == "truncated"
+                else (file.seek(130), file.write(b"\x07"))
+            )
     with pytest.raises(DamagedError, match="LB-340"):
         opened.require_unchanged()
 
@@ -141,7 +177,9 @@ def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> 
     elif change == "settings":
         settings = (config := folder / "tokenizer_config.json").read_text()
         assert '"do_lower_case": true' in settings
-        config.write_text(settings.replace('"do_lower_case": true', '"do_lower_case": false'))
+        config.write_text(
+            settings.replace('"do_lower_case": true', '"do_lower_case": false')
+        )
     else:
         data = bytearray((model := folder / "spiece.model").read_bytes())
         data[data.index(b"t") + 3] ^= 1
@@ -150,18 +188,25 @@ def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> 
         Corpus.open(corpus).tokenizer()
 
 
-def test_a_tokenizer_written_by_another_python_is_whole_and_any_other_change_is_found(corpus: Path) -> None:
+def test_a_tokenizer_written_by_another_python_is_whole_and_any_other_change_is_found(
+    corpus: Path,
+) -> None:
     whole = (path := corpus / "tokenizer/tokenizer.json").read_text()
-    marks, changes = r"\\x{1E944}-\\x{1E94A}", {"x{1680}": "x{1681}", "NFKD": "NFKC", "x{300}": "y{300}"}
+    marks = r"\\x{1E944}-\\x{1E94A}"
+    changes = {"x{1680}": "x{1681}", "NFKD": "NFKC", "x{300}": "y{300}"}
     for old, new in {marks: "", **changes}.items():
         path.write_text(whole.replace(old, new, 1))
         assert path.read_text() != whole
-        assert check_corpus(corpus, verify_only=True).exit_code == (0 if old == marks else 3)
+        assert check_corpus(corpus, verify_only=True).exit_code == (
+            0 if old == marks else 3
+        )
 
 
 def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
     opened = Corpus.open(corpus)
-    given = Sampling(opened.tokenizer(), ObjectiveConfig(max_seq_length=64), batch_size=32, seed=1)
+    given = Sampling(
+        opened.tokenizer(), ObjectiveConfig(max_seq_length=64), batch_size=32, seed=1
+    )
     loader = Loader(opened.shards, given)
     loader.batch(0)
     for path in corpus.glob("shard-*/tokens.npy"):
@@ -170,7 +215,9 @@ def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
         loader.batch(1)
 
 
-def test_control_without_the_hash_a_changed_id_is_not_noticed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_hash_a_changed_id_is_not_noticed(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     change(second(corpus, "tokens"))
     with pytest.raises(DamagedError, match="LB-330"):
         Corpus.open(corpus)
@@ -181,7 +228,11 @@ def test_control_without_the_hash_a_changed_id_is_not_noticed(corpus: Path, monk
 def test_control_without_checks_a_change_in_use_and_another_tokenizer_are_not_noticed(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "vocabulary_hash", lambda *_: Corpus.open(corpus).manifest.plan.tokenizer_hash)
+    monkeypatch.setattr(
+        models,
+        "vocabulary_hash",
+        lambda *_: Corpus.open(corpus).manifest.plan.tokenizer_hash,
+    )
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_another_tokenizer_in_a_corpus_is_refused(corpus, "settings")
     monkeypatch.setattr(shards.StampedFile, "require_unchanged", lambda _: None)

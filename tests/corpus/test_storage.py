@@ -1,4 +1,6 @@
-"""Corpora in storage: a folder behind a file:// URL, and a small S3 server that fails now and then."""
+"""Corpora in storage: a folder behind a file:// URL, and a small S3 server that fails
+now and then.
+"""
 
 import re
 import threading
@@ -28,12 +30,15 @@ FAULTS: list[str] = []  # of the next requests
 
 
 class S3(BaseHTTPRequestHandler):
-    """Store objects that are PUT and return those that are requested, with the faults above."""
+    """Store objects that are PUT and return those that are requested, with the faults
+    above.
+    """
 
     protocol_version = "HTTP/1.1"
 
     def answer(self) -> None:
-        body, fault = self.rfile.read(int(self.headers.get("Content-Length") or 0)), FAULTS.pop(0) if FAULTS else ""
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = FAULTS.pop(0) if FAULTS else ""
         if fault == "hang":
             time.sleep(3)
         if fault in ("503", "hang"):
@@ -42,9 +47,14 @@ class S3(BaseHTTPRequestHandler):
         if self.command == "PUT":
             OBJECTS[self.path] = body
         whole = OBJECTS.get(self.path, b"") if self.command != "PUT" else b""
-        first, last = re.findall(r"\d+", self.headers.get("Range") or f"0-{len(whole) - 1}")  # the rest, after a cut
+        # the rest, after a cut
+        first, last = re.findall(
+            r"\d+", self.headers.get("Range") or f"0-{len(whole) - 1}"
+        )
         data = whole[int(first) : int(last) + 1]
-        self.send_response((206 if "Range" in self.headers else 200) if self.path in OBJECTS else 404)
+        self.send_response(
+            (206 if "Range" in self.headers else 200) if self.path in OBJECTS else 404
+        )
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
         self.send_header("Last-Modified", self.date_time_string())
@@ -61,7 +71,9 @@ class S3(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(params=["folder", "server"])
-def bucket(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """Return the URL of an empty bucket."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     FAULTS.clear()
@@ -73,7 +85,10 @@ def bucket(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     with ThreadingHTTPServer(("127.0.0.1", 0), S3) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         given = {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "REGION": "us-east-1"}
-        for name, value in {**given, "ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}.items():
+        for name, value in {
+            **given,
+            "ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+        }.items():
             monkeypatch.setenv(f"AWS_{name}", value)
         storage._store.cache_clear()
         yield f"s3://bucket/{tmp_path.name}"
@@ -87,12 +102,24 @@ def fail_with(bucket: str, faults: list[str]) -> None:
 
 @pytest.fixture
 def sharded(bucket: str, stories: Path, corpus: Path, tmp_path: Path) -> Path:
-    """Build a corpus of many small shards, also from a text in the bucket, and push it as `stories`."""
+    """Build a corpus of many small shards, also from a text in the bucket, and push it
+    as `stories`.
+    """
     write_object(f"{bucket}/stories.txt", stories.read_bytes())
     fail_with(bucket, ["503", "", "cut"])
-    settings = {"sentences": "line", "held_out": 0.1, "shard_tokens": Corpus.open(corpus).manifest.counts.tokens // 8}
+    settings = {
+        "sentences": "line",
+        "held_out": 0.1,
+        "shard_tokens": Corpus.open(corpus).manifest.counts.tokens // 8,
+    }
     for name, source in (("remote", f"{bucket}/stories.txt"), ("sharded", stories)):
-        build_corpus([source], tokenizer=corpus / "tokenizer", output=tmp_path / name, workers=1, **settings)
+        build_corpus(
+            [source],
+            tokenizer=corpus / "tokenizer",
+            output=tmp_path / name,
+            workers=1,
+            **settings,
+        )
     assert arrays(tmp_path / "remote") == arrays(tmp_path / "sharded")
     fail_with(bucket, ["503", "", "503", "", "", "503"])
     corpus_push(tmp_path / "sharded", f"{bucket}/stories")
@@ -101,22 +128,31 @@ def sharded(bucket: str, stories: Path, corpus: Path, tmp_path: Path) -> Path:
 
 
 def arrays(folder: Path) -> dict[str, bytes]:
-    return {name: content for name, content in tree(folder).items() if name.endswith(".npy")}
+    return {
+        name: content for name, content in tree(folder).items() if name.endswith(".npy")
+    }
 
 
 def num_bytes(folder: Path, pattern: str = "**/*.npy") -> int:
     while True:
-        with suppress(FileNotFoundError):  # a download that has ended is renamed while this looks
+        # a download that has ended is renamed while this looks
+        with suppress(FileNotFoundError):
             return sum(path.stat().st_size for path in folder.glob(pattern))
 
 
-def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(bucket: str, sharded: Path, monkeypatch) -> None:
+def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(
+    bucket: str, sharded: Path, monkeypatch
+) -> None:
     fail_with(bucket, ["", "cut", "503", "", "cut", "", "503", "cut", "503"])
     found = local_corpus(f"{bucket}/stories")
     whole = Corpus.open(found, verify=True)
-    assert not FAULTS and whole.held_out() is not None and arrays(found) == arrays(sharded)
+    assert (
+        not FAULTS and whole.held_out() is not None and arrays(found) == arrays(sharded)
+    )
     fail_with(bucket, ["503"] * 50)
-    assert local_corpus(f"{bucket}/stories") == found, "nothing is asked of the storage again"
+    assert local_corpus(f"{bucket}/stories") == found, (
+        "nothing is asked of the storage again"
+    )
     if FAULTS:
         with pytest.raises(ResourceError, match="LB-270"):
             local_corpus(f"{bucket}/another")
@@ -131,29 +167,39 @@ def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(bucket: s
 
 def loader(corpus: Path, window: int) -> Loader | Windowed:
     words = [f"data.corpus={corpus}", f"data.window={window}", "train.batch_size=16"]
-    return loader_for(corpus, config=resolve(PretrainConfig, settings_from_words(words)).config)
+    return loader_for(
+        corpus, config=resolve(PretrainConfig, settings_from_words(words)).config
+    )
 
 
 def test_a_streamed_corpus_gives_the_batches_of_a_local_one_within_its_bound(
     bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = Corpus.open(sharded).manifest.shards
-    window, limit = 2 * max(record.counts.tokens for record in records), 0.8 * num_bytes(sharded)
+    window = 2 * max(record.counts.tokens for record in records)
+    limit = 0.8 * num_bytes(sharded)
     monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(limit / 1e9))
     fail_with(bucket, ["", "503", "", "cut", "hang", "", "cut", "503"] * 2)
     found = local_corpus(f"{bucket}/stories")
     with pytest.raises(ResourceError, match="LB-271"):
         Corpus.open(found)
     assert not list(found.glob("shard-*"))
-    ours, theirs = loader(found, window), loader(sharded, window)
+    ours = loader(found, window)
+    theirs = loader(sharded, window)
     for step in range(2 * theirs.epoch_size // 16):
-        batch, expected = ours.batch(step), theirs.batch(step)
-        assert (batch.ids.tolist(), batch.masked_ids.tolist()) == (expected.ids.tolist(), expected.masked_ids.tolist())
+        batch = ours.batch(step)
+        expected = theirs.batch(step)
+        assert (batch.ids.tolist(), batch.masked_ids.tolist()) == (
+            expected.ids.tolist(),
+            expected.masked_ids.tolist(),
+        )
         assert num_bytes(found) <= limit
     assert not FAULTS and 1 < len(list(found.glob("shard-*"))) < len(records)
 
 
-def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(bucket: str, sharded: Path) -> None:
+def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(
+    bucket: str, sharded: Path
+) -> None:
     found = local_corpus(f"{bucket}/stories")
     corpus = Corpus.without_shards(found)
     name = f"{corpus.manifest.shards[1].name}/tokens.npy"
@@ -168,7 +214,9 @@ def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(bucket: str, sharded: P
 
 
 @pytest.mark.parametrize("bucket", ["folder"], indirect=True)
-def test_what_cannot_be_fetched_or_pushed_is_refused(bucket: str, sharded: Path, monkeypatch) -> None:
+def test_what_cannot_be_fetched_or_pushed_is_refused(
+    bucket: str, sharded: Path, monkeypatch
+) -> None:
     with pytest.raises(LitebertError, match="LB-273"):
         local_corpus(f"{bucket}/never")
     with pytest.raises(LitebertError, match="LB-619"):

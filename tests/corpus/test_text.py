@@ -1,4 +1,6 @@
-"""Documents, passages and sentences in free text; problems in texts and in corpora, and near duplicates."""
+"""Documents, passages and sentences in free text; problems in texts and in corpora, and
+near duplicates.
+"""
 
 import json
 from collections.abc import Callable
@@ -12,7 +14,13 @@ from hypothesis import strategies as st
 from litebert.corpus import build as building
 from litebert.corpus import check, check_corpus, check_text, text
 from litebert.corpus.check import corpus_filter
-from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_chunks, split_sentences
+from litebert.corpus.text import (
+    Passage,
+    TextSettings,
+    read_passages,
+    sentence_chunks,
+    split_sentences,
+)
 from litebert.errors import LitebertError
 from litebert.reading.findings import CheckReport, Finding
 from litebert.reading.source import Source
@@ -20,34 +28,52 @@ from litebert.reading.source import Source
 from .conftest import Build, Write, paragraphs, rows, tales
 
 Find = Callable[[str, bytes | str], Source]
-BLANK_LINE, FILE, LINE = TextSettings(), TextSettings(documents="file"), TextSettings(sentences="line")
+BLANK_LINE = TextSettings()
+FILE = TextSettings(documents="file")
+LINE = TextSettings(sentences="line")
 
 
-def test_blank_lines_end_documents_on_request_and_passages_of_a_long_one(source: Find, monkeypatch) -> None:
+def test_blank_lines_end_documents_on_request_and_passages_of_a_long_one(
+    source: Find, monkeypatch
+) -> None:
     file = source("a.txt", "\n\none\ntwo\n \t\n\nthree\n")
-    first, last = Passage("one\ntwo", 3, 0), Passage("three", 7, 1)
+    first = Passage("one\ntwo", 3, 0)
+    last = Passage("three", 7, 1)
     assert list(read_passages(file, BLANK_LINE)) == [first, last]
     assert list(read_passages(file, FILE)) == [Passage("one\ntwo\n \t\n\nthree", 3, 0)]
     monkeypatch.setattr(text, "PASSAGE_CHARACTERS", 5)
     assert list(read_passages(file, FILE)) == [first, Passage("three", 7, 0)]
 
 
-@given(st.lists(st.text(st.sampled_from("ab \t"), max_size=12)), st.booleans(), st.integers(1, 30))
+@given(
+    st.lists(st.text(st.sampled_from("ab \t"), max_size=12)),
+    st.booleans(),
+    st.integers(1, 30),
+)
 @settings(deadline=None, max_examples=60)
-def test_passages_hold_all_text_however_it_is_cut(lines: list[str], ends_at_blank: bool, size: int) -> None:
+def test_passages_hold_all_text_however_it_is_cut(
+    lines: list[str], ends_at_blank: bool, size: int
+) -> None:
     numbered = list(enumerate(lines, 1))
     whole = list(text._text_passages(numbered, ends_at_blank=ends_at_blank))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "PASSAGE_CHARACTERS", size)
         patch.setattr(text, "LONGEST_PASSAGE", 2 * size)
         cut = list(text._text_passages(numbered, ends_at_blank=ends_at_blank))
-    once, again = ([(p.document, word) for p in passages for word in p.text.split()] for passages in (whole, cut))
+    once, again = (
+        [(p.document, word) for p in passages for word in p.text.split()]
+        for passages in (whole, cut)
+    )
     assert once == again and [word for _, word in again] == " ".join(lines).split()
     assert all(passage.text.startswith(lines[passage.line - 1]) for passage in cut)
 
 
 def test_input_without_text_is_refused(source: Find) -> None:
-    for name, content in (("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')):
+    for name, content in (
+        ("a.txt", " \n\n\t\n"),
+        ("a.jsonl", "\n\n"),
+        ("b.jsonl", '{"text": " "}'),
+    ):
         with pytest.raises(LitebertError, match="has no content"):
             list(read_passages(source(name, content), BLANK_LINE))
 
@@ -66,7 +92,11 @@ SENTENCES = [
     (" ".join(PROSE), BLANK_LINE, PROSE),
     (WRAPPED, BLANK_LINE, ["A heading", "A sentence that\nwraps.", "Next", "End"]),
     ("One. Two.\n\n  three \r\n", LINE, ["One. Two.", "three"]),
-    ("Das ist z.B. gut. Ja.", TextSettings(language="de"), ["Das ist z.B. gut.", "Ja."]),
+    (
+        "Das ist z.B. gut. Ja.",
+        TextSettings(language="de"),
+        ["Das ist z.B. gut.", "Ja."],
+    ),
 ]
 
 
@@ -77,22 +107,48 @@ def test_sentences_end_where_a_reader_ends_them() -> None:
     long = [sentence for story in tales(200) for sentence in story]
     assert list(split_sentences(" ".join(long), BLANK_LINE)) == long
     speech = "“" + " ".join(long[:27]) + "”"
-    assert list(split_sentences(speech, BLANK_LINE)) == ["“" + long[0], *long[1:26], long[26] + "”"]
+    assert list(split_sentences(speech, BLANK_LINE)) == [
+        "“" + long[0],
+        *long[1:26],
+        long[26] + "”",
+    ]
 
 
 def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time() -> None:
-    for unit in ("“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "):
+    for unit in (
+        "“",
+        "x",
+        "no end ",
+        ". ",
+        ".",
+        '" ',
+        "。",
+        "“Hello there. ",
+        "\n",
+        "a\n",
+        "¡“«(",
+        "(1) a ",
+    ):
         paragraph = unit * (100_000 // len(unit))
         blocks = list(text._blocks(paragraph))
-        assert "".join(blocks) == paragraph and max(map(len, blocks)) <= text.LONGEST_BLOCK
+        assert (
+            "".join(blocks) == paragraph and max(map(len, blocks)) <= text.LONGEST_BLOCK
+        )
 
 
-QUOTATIONS = st.lists(st.sampled_from([*PROSE, "“", "”", '"', " ", "\n", "x" * 300]), max_size=40).map(" ".join)
+QUOTATIONS = st.lists(
+    st.sampled_from([*PROSE, "“", "”", '"', " ", "\n", "x" * 300]), max_size=40
+).map(" ".join)
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])) | QUOTATIONS, st.sampled_from([BLANK_LINE, LINE]))
+@given(
+    st.text(st.characters(exclude_categories=["Cs"])) | QUOTATIONS,
+    st.sampled_from([BLANK_LINE, LINE]),
+)
 @settings(deadline=None, max_examples=160)
-def test_no_character_but_white_space_is_lost(given_text: str, choice: TextSettings) -> None:
+def test_no_character_but_white_space_is_lost(
+    given_text: str, choice: TextSettings
+) -> None:
     found = list(split_sentences(given_text, choice))
     assert "".join("".join(found).split()) == "".join(given_text.split())
     with pytest.MonkeyPatch.context() as patch:
@@ -122,44 +178,81 @@ def test_problems_are_found_with_their_line(write: Write, vocabulary: Path) -> N
         path = write("a.txt", "\n".join([*good, line, *good]))
         tokenizer = vocabulary if kind == "unknown token" else None
         found = findings(check_text([path], LINE, tokenizer=tokenizer))[kind]
-        assert (found.where, found.count, example in found.example) == (f"{path}:10", times, True)
+        assert (found.where, found.count, example in found.example) == (
+            f"{path}:10",
+            times,
+            True,
+        )
 
 
-def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning(write: Write) -> None:
+def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning(
+    write: Write,
+) -> None:
     report = check_text([write("a.txt", paragraphs(tales(60)))], LINE)
-    assert (report.findings, report.counts["documents"], report.counts["sentences"]) == ((), 60, 540)
+    assert (
+        report.findings,
+        report.counts["documents"],
+        report.counts["sentences"],
+    ) == ((), 60, 540)
     assert "nothing to correct" in str(report)
-    found = findings(check_text([write("a.txt", "One.\n\nTwo.")], BLANK_LINE))["few documents"]
-    assert (found.severity, found.count) == ("warning", 2) and found.advice.endswith("blank lines between documents")
+    found = findings(check_text([write("a.txt", "One.\n\nTwo.")], BLANK_LINE))[
+        "few documents"
+    ]
+    assert (found.severity, found.count) == ("warning", 2) and found.advice.endswith(
+        "blank lines between documents"
+    )
 
 
-def test_problems_between_documents_are_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_between_documents_are_found(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = [" ".join(story) for story in tales(20)]
-    first, second = write("a.jsonl", rows([*texts, texts[3]])), write("b.txt", texts[5].replace(". ", ".\n\n"))
+    first = write("a.jsonl", rows([*texts, texts[3]]))
+    second = write("b.txt", texts[5].replace(". ", ".\n\n"))
     found = findings(check_text([first, second], FILE))["duplicate document"]
-    assert (found.count, found.where, found.example) == (2, f"{first}:21", f"repeats {first}:4")
+    assert (found.count, found.where, found.example) == (
+        2,
+        f"{first}:21",
+        f"repeats {first}:4",
+    )
     monkeypatch.setattr(check, "MOST_LINES", 40)  # of 361
-    path = write("c.txt", paragraphs([*story, "All rights reserved."] for story in tales(40)))
+    path = write(
+        "c.txt", paragraphs([*story, "All rights reserved."] for story in tales(40))
+    )
     found = findings(check_text([path], LINE))["repeated line"]
-    assert (found.count, found.example, found.where) == (40, "All rights reserved.", f"{path}:10")
+    assert (found.count, found.example, found.where) == (
+        40,
+        "All rights reserved.",
+        f"{path}:10",
+    )
     path = write("d.jsonl", rows(["One. Two.", " ", "Three."]))
     several = findings(check_text([path], BLANK_LINE))
-    assert several["empty document"].where == f"{path}:2" and several["single-sentence document"].where == f"{path}:3"
+    assert (
+        several["empty document"].where == f"{path}:2"
+        and several["single-sentence document"].where == f"{path}:3"
+    )
 
-    bad, good = write("e.txt", b"one\ncaf\xe9\n"), write("f.txt", paragraphs(tales(1)))
+    bad = write("e.txt", b"one\ncaf\xe9\n")
+    good = write("f.txt", paragraphs(tales(1)))
     report = check_text([bad, good], LINE)
     found = findings(report)["unreadable"]
-    assert report.exit_code == 3 and report.counts["sentences"] >= 9, "the others are read"
+    assert report.exit_code == 3 and report.counts["sentences"] >= 9, (
+        "the others are read"
+    )
     assert "line 2: not UTF-8" in found.example and "iconv" in found.advice
 
 
-def test_problems_in_a_corpus_are_found(write: Write, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_in_a_corpus_are_found(
+    write: Write, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = [" ".join(story) for story in [*tales(40), *tales(5)]]
     odd = ["Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
     report = check_corpus(build(write("a.jsonl", rows(texts + odd)), held_out=0.2).path)
     found = findings(report)
     assert " single sentence documents, " in str(report)
-    repeated = [story for story in tales(5) if not building.is_held_out(" ".join(story), 0.2)]
+    repeated = [
+        story for story in tales(5) if not building.is_held_out(" ".join(story), 0.2)
+    ]
     assert found["duplicate document"].count == len(repeated) > 0
     assert found["single-sentence document"].example == "only one lantern."
     assert found["long sentence"].example.startswith("word word word")
@@ -167,25 +260,64 @@ def test_problems_in_a_corpus_are_found(write: Write, build: Build, monkeypatch:
 
     turns = cycle([False, True])
     monkeypatch.setattr(building, "is_held_out", lambda *_: next(turns))
-    report = check_corpus(build(write("b.jsonl", rows([texts[0], *texts])), output="other", held_out=0.2).path)
-    assert report.exit_code == 3 and findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
+    report = check_corpus(
+        build(
+            write("b.jsonl", rows([texts[0], *texts])), output="other", held_out=0.2
+        ).path
+    )
+    assert (
+        report.exit_code == 3
+        and findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
+    )
 
 
-def test_the_first_near_duplicate_is_kept_whole(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_near_duplicate_is_kept_whole(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(text, "PASSAGE_CHARACTERS", 4)
     monkeypatch.setattr(text, "LONGEST_PASSAGE", 9)
-    words, other = ([f"{name}{number}" for number in range(60)] for name in ("word", "other"))
-    whole = "\n\n".join(" ".join(each) for each in (words, [*words[:-1], "another"], other, words))
-    summary = corpus_filter(str(write("documents.txt", whole)), output=tmp_path / "clean.jsonl", near_duplicates=0.8)
+    words, other = (
+        [f"{name}{number}" for number in range(60)] for name in ("word", "other")
+    )
+    whole = "\n\n".join(
+        " ".join(each) for each in (words, [*words[:-1], "another"], other, words)
+    )
+    summary = corpus_filter(
+        str(write("documents.txt", whole)),
+        output=tmp_path / "clean.jsonl",
+        near_duplicates=0.8,
+    )
     assert summary == "2 documents kept, 2 near duplicates omitted"
-    kept = [json.loads(line)["text"] for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
+    kept = [
+        json.loads(line)["text"]
+        for line in (tmp_path / "clean.jsonl").read_text().splitlines()
+    ]
     assert kept == [" ".join(words), " ".join(other)]
-    wrapped, output = write("wrapped.txt", "\n\nA cat\nsat.\n\n\n" + "Two dogs\nran.\n" * 2), tmp_path / "whole.jsonl"
+    wrapped = write("wrapped.txt", "\n\nA cat\nsat.\n\n\n" + "Two dogs\nran.\n" * 2)
+    output = tmp_path / "whole.jsonl"
     corpus_filter(str(wrapped), output=output, documents="file")
-    assert json.loads(output.read_text())["text"] == wrapped.read_text().strip(), "lines and paragraphs stay"
-    with pytest.raises(LitebertError, match=r"LB-300: --output(?s:.*)\.jsonl(?s:.*)filter --help"):  # a .txt is no JSON
+    assert json.loads(output.read_text())["text"] == wrapped.read_text().strip(), (
+        "lines and paragraphs stay"
+    )
+    # a .txt is no JSON
+    with pytest.raises(
+        LitebertError, match=r"LB-300: --output(?s:.*)\.jsonl(?s:.*)filter --help"
+    ):
         corpus_filter(str(wrapped), output=tmp_path / "clean.txt")
-    texts = [" ".join(f"{n}.{k}" for k in range(at, at + 60)) for n in range(20) for at in (0, 10)]  # 46 of 66 5-grams
-    texts += ["".join(chr(0x4E00 + 99 * n + k) for k in range(at, at + 60)) for n in range(20) for at in (0, 10)]
-    summary = corpus_filter(str(write("pairs.jsonl", rows(texts))), output=tmp_path / "half.jsonl", near_duplicates=0.5)
+    # 46 of 66 5-grams
+    texts = [
+        " ".join(f"{n}.{k}" for k in range(at, at + 60))
+        for n in range(20)
+        for at in (0, 10)
+    ]
+    texts += [
+        "".join(chr(0x4E00 + 99 * n + k) for k in range(at, at + 60))
+        for n in range(20)
+        for at in (0, 10)
+    ]
+    summary = corpus_filter(
+        str(write("pairs.jsonl", rows(texts))),
+        output=tmp_path / "half.jsonl",
+        near_duplicates=0.5,
+    )
     assert summary == "40 documents kept, 40 near duplicates omitted"

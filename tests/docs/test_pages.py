@@ -1,4 +1,6 @@
-"""The notebook runs; tables and sentences agree with the metrics; every promise has its tests."""
+"""The notebook runs; tables and sentences agree with the metrics; every promise has its
+tests.
+"""
 
 import importlib
 import re
@@ -15,31 +17,44 @@ ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "benchmarks" / "study"
 
 
-def test_the_notebook_has_no_outputs_and_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_has_no_outputs_and_every_cell_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LITEBERT_NOTEBOOK_MINUTES", "0.05")
     monkeypatch.setenv("MPLBACKEND", "agg")
     notebook = nbformat.read(ROOT / "docs/notebooks/albert.ipynb", as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in cells)
     place = {"metadata": {"path": tmp_path}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources=place
+    ).execute()
     assert all(cell.execution_count for cell in cells)
-    assert any("text/html" in out.get("data", {}) for cell in cells for out in cell.outputs)
+    assert any(
+        "text/html" in out.get("data", {}) for cell in cells for out in cell.outputs
+    )
 
 
-def test_the_tables_of_pages_are_those_of_the_metrics_files_and_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_of_pages_are_those_of_the_metrics_files_and_the_scripts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     tables = importlib.import_module("benchmarks.study.tables")
     texts = [path.read_text("utf-8") for path in tables.PAGES]
     assert sum(len(tables.BLOCK.findall(text)) for text in texts) >= 10
     assert [tables.page_with_tables(text) for text in texts] == texts
-    page = (ROOT / "benchmarks" / "scale_map.md").read_text("utf-8")  # its tables that need no measurement
-    computed = importlib.import_module("benchmarks.scale_map").computed_tables().split("\n\n")
+    # its tables that need no measurement
+    page = (ROOT / "benchmarks" / "scale_map.md").read_text("utf-8")
+    computed = (
+        importlib.import_module("benchmarks.scale_map").computed_tables().split("\n\n")
+    )
     assert [table in page for table in computed] == [True, True]
 
 
 def test_the_sentences_about_figure_1_hold() -> None:
-    found = {layers.source: layers for layers in read_findings(Layers, MEASURED, "layers-*")}
+    found = {
+        layers.source: layers for layers in read_findings(Layers, MEASURED, "layers-*")
+    }
     assert set(found) == {"packaged", "books-wiki-mini", "minilm-bert", "pl-bert"}
     assert all(layers.eigenvalue_at_depth > 1 for layers in found.values())
     large = found["pl-bert"]
@@ -51,10 +66,23 @@ def test_the_table_of_costs_is_that_of_its_metrics() -> None:
     (found,) = read_findings(Costs, MEASURED, "cost")
     for claim in found.claims:
         own, other = (4 * number / 1e6 for number in claim.parameters)
-        speeds = (median(claim.training_speeds), median(claim.inference_speeds), claim.flops_speed)
-        cells = [f"{claim.name} / {claim.beside}", f"{claim.paper_speed}", *(f"{speed:.2f}" for speed in speeds)]
-        cells += [f"{own:,.0f} / {other:,.0f}", *(f"{claim.speed_at(speed):.2f}" for speed in (1, 10, 100))]
-        assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "study.md").read_text("utf-8")
+        speeds = (
+            median(claim.training_speeds),
+            median(claim.inference_speeds),
+            claim.flops_speed,
+        )
+        cells = [
+            f"{claim.name} / {claim.beside}",
+            f"{claim.paper_speed}",
+            *(f"{speed:.2f}" for speed in speeds),
+        ]
+        cells += [
+            f"{own:,.0f} / {other:,.0f}",
+            *(f"{claim.speed_at(speed):.2f}" for speed in (1, 10, 100)),
+        ]
+        assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "study.md").read_text(
+            "utf-8"
+        )
 
 
 # docs/reliability.md
@@ -64,16 +92,26 @@ PAGE = (ROOT / "docs" / "reliability.md").read_text("utf-8")
 
 
 def test_every_promise_names_its_tests() -> None:
-    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and "promise" not in line]
+    rows = [
+        line
+        for line in PAGE.splitlines()
+        if line.startswith("| ") and "promise" not in line
+    ]
     assert len(rows) >= 45
     assert [row for row in rows if not NAMED.search(row)] == []
 
 
-@pytest.mark.parametrize("named", sorted(set(NAMED.findall(PAGE))), ids=lambda named: named[1])
-def test_a_named_test_exists_and_is_slow_if_the_page_says_so(named: tuple[str, str, str]) -> None:
+@pytest.mark.parametrize(
+    "named", sorted(set(NAMED.findall(PAGE))), ids=lambda named: named[1]
+)
+def test_a_named_test_exists_and_is_slow_if_the_page_says_so(
+    named: tuple[str, str, str],
+) -> None:
     file, name, marker = named
     source = (ROOT / "tests" / file).read_text("utf-8")
-    found = re.search(rf"((?:^@.*\n(?:    .*\n|\).*\n)*)*)^def {name}\(", source, re.MULTILINE)
+    found = re.search(
+        rf"((?:^@.*\n(?:    .*\n|\).*\n)*)*)^def {name}\(", source, re.MULTILINE
+    )
     assert found, f"{file} has no {name}"
     is_slow = "@pytest.mark.slow" in found[1]
     assert is_slow == (marker == "slow")

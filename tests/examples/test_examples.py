@@ -1,4 +1,6 @@
-"""The examples: prose from the documentation of Python, and the files that start training on several machines."""
+"""The examples: prose from the documentation of Python, and the files that start
+training on several machines.
+"""
 
 import importlib
 import re
@@ -26,10 +28,18 @@ def prose() -> Iterator[ModuleType]:
 
 MARKUP = {
     "Read the ``key`` of a *lock* or a **door**.": "Read the key of a lock or a door.",
-    "It opens a :class:`~house.door.Lock`, a house.door.Lock or nothing.": "It opens a Lock, a Lock or nothing.",
-    "See `the manual <https://x.org>`_ or [the page](https://x.org).": "See the manual or the page.",
-    "The rest is passed on as *args and **kwargs.": "The rest is passed on as args and kwargs.",
-    "The proof is long. [1]_ It is not given here.": "The proof is long. It is not given here.",
+    "It opens a :class:`~house.door.Lock`, a house.door.Lock or nothing.": (
+        "It opens a Lock, a Lock or nothing."
+    ),
+    "See `the manual <https://x.org>`_ or [the page](https://x.org).": (
+        "See the manual or the page."
+    ),
+    "The rest is passed on as *args and **kwargs.": (
+        "The rest is passed on as args and kwargs."
+    ),
+    "The proof is long. [1]_ It is not given here.": (
+        "The proof is long. It is not given here."
+    ),
     "A sentence runs\nover two lines.": "A sentence runs over two lines.",
 }
 NO_PROSE = [
@@ -40,16 +50,30 @@ NO_PROSE = [
     ".. code-block:: python\n\n    The lock is open to all of us.",
     "======  =====\nThe key of the lock.\n======  =====",
 ]
-FRAGMENTS = ["lock of the door.", "Open the door.", "The lock (of the door is open.", "Ключ лежит in the house."]
+FRAGMENTS = [
+    "lock of the door.",
+    "Open the door.",
+    "The lock (of the door is open.",
+    "Ключ лежит in the house.",
+]
 
 
-def test_markup_becomes_plain_words_and_other_blocks_are_left_out(prose: ModuleType) -> None:
-    assert {markup: " ".join(prose.find_sentences(markup)) for markup in MARKUP} == MARKUP
-    first, last = "The lock is on the door.", "Nobody has the key of it."
+def test_markup_becomes_plain_words_and_other_blocks_are_left_out(
+    prose: ModuleType,
+) -> None:
+    assert {
+        markup: " ".join(prose.find_sentences(markup)) for markup in MARKUP
+    } == MARKUP
+    first = "The lock is on the door."
+    last = "Nobody has the key of it."
     for block in NO_PROSE:
-        assert list(prose.find_sentences(f"{first}\n\n{block}\n\nNotes\n-----\n{last}")) == [first, last]
+        assert list(
+            prose.find_sentences(f"{first}\n\n{block}\n\nNotes\n-----\n{last}")
+        ) == [first, last]
     assert not any(map(prose.is_prose, FRAGMENTS))
-    assert prose.is_prose("A well-known lock doesn't open by itself, e.g. at 12 or at night!")
+    assert prose.is_prose(
+        "A well-known lock doesn't open by itself, e.g. at 12 or at night!"
+    )
 
 
 MODULE = '''
@@ -71,7 +95,9 @@ async def knock():
 '''
 
 
-def test_docstrings_of_a_module_are_returned_in_order(prose: ModuleType, tmp_path: Path) -> None:
+def test_docstrings_of_a_module_are_returned_in_order(
+    prose: ModuleType, tmp_path: Path
+) -> None:
     path = tmp_path / "house.py"
     path.write_text(MODULE)
     assert prose.module_sentences(path) == [
@@ -88,12 +114,14 @@ def test_docstrings_of_a_module_are_returned_in_order(prose: ModuleType, tmp_pat
         assert prose.module_sentences(path) == []
 
 
-# ---- several machines ------------------------------------------------------------------------------------------------
+# ---- several machines ----------------------------------------------------------------
 
 
 def test_scripts_have_no_syntax_error_and_every_option_exists() -> None:
     help_of_torchrun = [sys.executable, "-m", "torch.distributed.run", "--help"]
-    launcher = subprocess.run(help_of_torchrun, capture_output=True, text=True, check=True).stdout
+    launcher = subprocess.run(
+        help_of_torchrun, capture_output=True, text=True, check=True
+    ).stdout
     ours = litebert("pretrain", "--help").stdout
     for name in ("one-node.sh", "slurm.sbatch", "kubernetes.yaml"):
         text = (FOLDER / "scale" / name).read_text()
@@ -101,7 +129,8 @@ def test_scripts_have_no_syntax_error_and_every_option_exists() -> None:
             subprocess.run(["bash", "-n", FOLDER / "scale" / name], check=True)
         module = re.search(r"-m\s+(?:- )?litebert\s", text)
         assert module
-        called, command = text[text.index("torchrun") : module.start()], text[module.start() :]
+        called = text[text.index("torchrun") : module.start()]
+        command = text[module.start() :]
         for option in re.findall(r"--[a-z-]+", called):
             assert option in launcher or option.replace("-", "_") in launcher, option
         for option in re.findall(r"(?<=[\s\"'])--[a-z-]+", command):
@@ -111,7 +140,9 @@ def test_scripts_have_no_syntax_error_and_every_option_exists() -> None:
 
 def test_the_job_is_what_kubernetes_expects() -> None:
     yaml = pytest.importorskip("yaml")
-    service, job = yaml.safe_load_all((FOLDER / "scale" / "kubernetes.yaml").read_text())
+    service, job = yaml.safe_load_all(
+        (FOLDER / "scale" / "kubernetes.yaml").read_text()
+    )
     assert (service["kind"], job["kind"]) == ("Service", "Job")
     spec = job["spec"]
     assert spec["completionMode"] == "Indexed"

@@ -1,4 +1,6 @@
-"""A third-party kind of attention, command and rival, each made only from its how-to page."""
+"""A third-party kind of attention, command and rival, each made only from its how-to
+page.
+"""
 
 import json
 from pathlib import Path
@@ -37,23 +39,34 @@ def test_the_attention_of_the_page_reads_only_earlier_tokens(albert: Albert) -> 
         torch.testing.assert_close(expected[:3], albert(short), rtol=0, atol=1e-5)
         pack(albert)
         torch.testing.assert_close(albert(whole), expected, rtol=0, atol=1e-5)
-        torch.testing.assert_close(albert(whole, torch.tensor([4, 1])), expected[[4, 1]], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            albert(whole, torch.tensor([4, 1])), expected[[4, 1]], rtol=0, atol=1e-5
+        )
     albert.train()(whole).sum().backward()
     assert albert.attention[0].query.weight.grad.isfinite().all()
 
 
-def test_its_map_files_and_exports_follow_from_its_record(albert: Albert, corpus: Path, tmp_path: Path) -> None:
+def test_its_map_files_and_exports_follow_from_its_record(
+    albert: Albert, corpus: Path, tmp_path: Path
+) -> None:
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     folder = tmp_path / "model"
     folder.mkdir()
-    save_model(AlbertForPretraining(albert.config.model_copy(update={"vocab_size": tokenizer.vocab_size})), folder)
+    save_model(
+        AlbertForPretraining(
+            albert.config.model_copy(update={"vocab_size": tokenizer.vocab_size})
+        ),
+        folder,
+    )
     tokenizer.save(folder)
     assert (folder / "model-causal.safetensors").is_file()
     assert "attention_window" not in (folder / "config.json").read_text()
     found = attention(litebert.load(folder), "Anna walked home.", step=1)
     for head in torch.tensor(found["heads"]):
         assert torch.equal(head, head.tril())
-        torch.testing.assert_close(head.sum(1), torch.ones(len(head)), atol=1e-3, rtol=0)
+        torch.testing.assert_close(
+            head.sum(1), torch.ones(len(head)), atol=1e-3, rtol=0
+        )
     with pytest.raises(LitebertError, match="LB-470"):
         open_source(folder)
     del ATTENTION_KINDS["causal"]
@@ -61,7 +74,9 @@ def test_its_map_files_and_exports_follow_from_its_record(albert: Albert, corpus
         litebert.load(folder)
 
 
-def test_the_command_of_the_page_has_help_checks_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_of_the_page_has_help_checks_and_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "text.txt").write_text("one two three-and-a-half")
     monkeypatch.chdir(tmp_path)
     command = made_by_page("command", tmp_path, monkeypatch, "words")["command"]
@@ -77,14 +92,18 @@ def test_the_command_of_the_page_has_help_checks_and_json(tmp_path: Path, monkey
     assert "x>=1" in call("text.txt", "--longest", "0") and "FILE" in call()
 
 
-def test_the_rival_of_the_page_gives_the_same_states_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rival_of_the_page_gives_the_same_states_as_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks.speed.rivals import RIVALS, load, names
     from benchmarks.texts import Texts
 
     monkeypatch.setattr("benchmarks.speed.rivals.RIVALS", RIVALS | {})
     made_by_page("rival", tmp_path, monkeypatch)
-    save_model(AlbertForPretraining(AlbertConfig(**SHAPE, vocab_size=60)), tmp_path / "model")
+    save_model(
+        AlbertForPretraining(AlbertConfig(**SHAPE, vocab_size=60)), tmp_path / "model"
+    )
     texts = Texts(([2, 7, 8, 3], [2, 9, 3]), ([0] * 4, [0] * 3))
     assert "plain fp32" in names()
     states = []

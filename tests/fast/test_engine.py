@@ -1,4 +1,6 @@
-"""The engine gives what the plain network gives: in training, packed, in eight bits, by graphs, and in copies."""
+"""The engine gives what the plain network gives: in training, packed, in eight bits, by
+graphs, and in copies.
+"""
 
 import copy
 import pickle
@@ -10,7 +12,16 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
-from litebert.fast import accelerate, calibrate, checkpoint_gradients, int8, is_packed, pack, steps, to_int8
+from litebert.fast import (
+    accelerate,
+    calibrate,
+    checkpoint_gradients,
+    int8,
+    is_packed,
+    pack,
+    steps,
+    to_int8,
+)
 from litebert.inference import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
 
@@ -18,18 +29,38 @@ MASKED = torch.tensor([5, 70, 61, 4, 132])
 READ = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])
 ACTIVATIONS = [{"hidden_act": act} for act in ("gelu", "relu", "tanh", "linear")]
 LOCAL = {"attention": "local", "attention_window": 4}
-SHAPES = [{}, {"sharing": "none"}, {"sharing": "ffn"}, {"inner_group_num": 2}, LOCAL, *ACTIVATIONS]
+SHAPES = [
+    {},
+    {"sharing": "none"},
+    {"sharing": "ffn"},
+    {"inner_group_num": 2},
+    LOCAL,
+    *ACTIVATIONS,
+]
 LENGTHS = (3, 40, 16, 1, 33, 40)
 IDS = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_seed(0))
 BATCH = Batch.from_lists([each.tolist() for each in IDS.split(LENGTHS)])
 
 
 def make(dtype: torch.dtype = torch.float32, **changes: object) -> AlbertForPretraining:
-    """Make the same network at every call, with weights large enough that its steps differ."""
-    sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 64, "num_attention_heads": 4}
-    sizes |= {"intermediate_size": 160, "num_hidden_layers": 3, "max_position_embeddings": 96}
+    """Make the same network at every call, with weights large enough that its steps
+    differ.
+    """
+    sizes = {
+        "vocab_size": 60,
+        "embedding_size": 16,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+    }
+    sizes |= {
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "max_position_embeddings": 96,
+    }
     config = AlbertConfig(**{**sizes, "initializer_range": 0.06, **changes})
-    return AlbertForPretraining(config, dtype=dtype, generator=torch.Generator().manual_seed(1)).eval()
+    return AlbertForPretraining(
+        config, dtype=dtype, generator=torch.Generator().manual_seed(1)
+    ).eval()
 
 
 def _difference(ours: Tensor, theirs: Tensor) -> float:
@@ -53,10 +84,12 @@ WAYS = [
 @pytest.mark.parametrize("changes", SHAPES)
 @torch.inference_mode()
 def test_every_state_is_that_of_the_plain_network(changes: dict[str, object]) -> None:
-    short = Batch.from_lists([BATCH.ids[3:43].tolist()])  # a single one, so that a graph computes it
+    # a single one, so that a graph computes it
+    short = Batch.from_lists([BATCH.ids[3:43].tolist()])
     for each, read in ((BATCH, READ), (short, torch.tensor([7, 0]))):
         plain = make(**changes).albert
-        expected, last = list(plain.states(each)), plain(each, read)
+        expected = list(plain.states(each))
+        last = plain(each, read)
         assert torch.equal(expected[-1][read], last)
         for prepare in WAYS:
             engined = make(**changes)
@@ -70,11 +103,14 @@ def test_every_state_is_that_of_the_plain_network(changes: dict[str, object]) ->
 
 @torch.no_grad()
 def test_bf16_is_within_a_hundredth_of_float32() -> None:
-    half, expected = make(torch.bfloat16), make().albert(BATCH)
+    half = make(torch.bfloat16)
+    expected = make().albert(BATCH)
     for prepare in WAYS[:2]:
         prepare(half)
         found = half.albert(BATCH)
-        assert found.dtype == torch.bfloat16 and {p.dtype for p in half.parameters()} == {torch.float32}
+        assert found.dtype == torch.bfloat16 and {
+            p.dtype for p in half.parameters()
+        } == {torch.float32}
         assert _difference(found, expected) < 2e-2
 
 
@@ -83,17 +119,29 @@ def test_bf16_is_within_a_hundredth_of_float32() -> None:
 
 def _computed(network: AlbertForPretraining) -> list[Tensor]:
     found = network(BATCH, MASKED)
-    (found.masked_lm.float().logsumexp(-1).sum() + found.sentence_order.square().sum()).backward()
-    return [*found.values(), *(p.grad for p in network.parameters() if p.grad is not None)]
+    (
+        found.masked_lm.float().logsumexp(-1).sum()
+        + found.sentence_order.square().sum()
+    ).backward()
+    return [
+        *found.values(),
+        *(p.grad for p in network.parameters() if p.grad is not None),
+    ]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)]
+)
 @pytest.mark.parametrize("changes", [{}, LOCAL, {"sharing": "none"}])
-def test_logits_and_gradients_are_unchanged(dtype: torch.dtype, tolerance: float, changes: dict[str, object]) -> None:
+def test_logits_and_gradients_are_unchanged(
+    dtype: torch.dtype, tolerance: float, changes: dict[str, object]
+) -> None:
     engined = make(dtype, **changes).train()
     accelerate(engined.albert)
     found = [_computed(network) for network in (engined, make(**changes).train())]
-    ours, theirs = (torch.cat([x.detach().float().flatten() for x in each]) for each in found)
+    ours, theirs = (
+        torch.cat([x.detach().float().flatten() for x in each]) for each in found
+    )
     assert _difference(ours, theirs) < tolerance
 
 
@@ -101,7 +149,9 @@ def test_logits_and_gradients_are_unchanged(dtype: torch.dtype, tolerance: float
 def test_gradient_checkpointing_changes_no_bit(dtype: torch.dtype) -> None:
     found = []
     for prepare in (accelerate, checkpoint_gradients):
-        network = make(dtype, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.1).train()
+        network = make(
+            dtype, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.1
+        ).train()
         prepare(network.albert)
         torch.manual_seed(1)
         found.append(_computed(network))
@@ -114,16 +164,20 @@ def test_in_bf16_small_gradients_survive_next_to_large_ones() -> None:
     _computed(network)
     summed = network.albert.feed_forward[0].output.weight.grad
     assert summed.dtype == torch.float32
-    assert not torch.equal(summed, summed.bfloat16().float())  # bits that bf16 does not have
+    # bits that bf16 does not have
+    assert not torch.equal(summed, summed.bfloat16().float())
 
 
 # Packed weights, and when they are discarded or packed again
 
 CHANGES: dict[str, Callable[[Albert], object]] = {
     "train": lambda network: network.train(),
-    "load": lambda network: network.load_state_dict(make(initializer_range=0.1).albert.state_dict()),
+    "load": lambda network: network.load_state_dict(
+        make(initializer_range=0.1).albert.state_dict()
+    ),
     "move": lambda network: network.to(torch.float64).to(torch.float32),
-    "write": lambda network: network.feed_forward[0].output.bias[0].add_(3.0),  # a norm would undo a shift of all
+    # a norm would undo a shift of all
+    "write": lambda network: network.feed_forward[0].output.bias[0].add_(3.0),
 }
 
 
@@ -133,18 +187,28 @@ CHANGES: dict[str, Callable[[Albert], object]] = {
 def test_packed_weights_are_discarded_when_the_weights_may_change(
     change: str, prepare: Callable[[AlbertForPretraining], None]
 ) -> None:
-    network, short = make(hidden_act="gelu"), Batch.from_lists([[2, 7, 9, 3]])
+    network = make(hidden_act="gelu")
+    short = Batch.from_lists([[2, 7, 9, 3]])
     prepare(network)
     before = network.albert(short)
     CHANGES[change](network.albert)
     assert not is_packed(network.albert)
-    assert (_difference(network.albert(short), before) < 1e-6) == (change in ("train", "move"))
+    assert (_difference(network.albert(short), before) < 1e-6) == (
+        change in ("train", "move")
+    )
 
 
-@pytest.mark.parametrize("copier", [copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))])
-@pytest.mark.parametrize("kind", ["plain", "training", "packed", "bf16", "local", "int8", "onnxruntime"])
-def test_a_copy_computes_the_same(kind: str, copier: Callable[[AlbertForPretraining], AlbertForPretraining]) -> None:
-    dtype, attention = torch.bfloat16 if kind == "bf16" else torch.float32, "local" if kind == "local" else "full"
+@pytest.mark.parametrize(
+    "copier", [copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))]
+)
+@pytest.mark.parametrize(
+    "kind", ["plain", "training", "packed", "bf16", "local", "int8", "onnxruntime"]
+)
+def test_a_copy_computes_the_same(
+    kind: str, copier: Callable[[AlbertForPretraining], AlbertForPretraining]
+) -> None:
+    dtype = torch.bfloat16 if kind == "bf16" else torch.float32
+    attention = "local" if kind == "local" else "full"
     network = make(dtype, attention=attention)
     if kind != "plain":
         accelerate(network.albert)
@@ -155,10 +219,20 @@ def test_a_copy_computes_the_same(kind: str, copier: Callable[[AlbertForPretrain
     copied = copier(network)
     with torch.no_grad():
         for each in (BATCH, Batch.from_lists([[2, 7, 9, 3]])):
-            assert all(map(torch.equal, network.albert.states(each), copied.albert.states(each)))
-    assert is_packed(copied.albert) == is_packed(network.albert) == (kind not in ("plain", "training"))
+            assert all(
+                map(
+                    torch.equal, network.albert.states(each), copied.albert.states(each)
+                )
+            )
+    assert (
+        is_packed(copied.albert)
+        == is_packed(network.albert)
+        == (kind not in ("plain", "training"))
+    )
     if kind == "training":
-        assert all(map(torch.equal, *(_computed(each.train()) for each in (network, copied))))
+        assert all(
+            map(torch.equal, *(_computed(each.train()) for each in (network, copied)))
+        )
     elif kind != "plain":  # packed again, in its own memory
         assert copied.albert.engine.stamps != network.albert.engine.stamps
 
@@ -166,14 +240,21 @@ def test_a_copy_computes_the_same(kind: str, copier: Callable[[AlbertForPretrain
 # Kernels without a public name
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)]
+)
 @pytest.mark.parametrize("num_rows", [1, 17, 128, 1_000])
 def test_private_kernels_multiply_any_number_of_rows_correctly(
     dtype: torch.dtype, tolerance: float, num_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If torch renames them, everything still works, only slower; this test notices it."""
+    """If torch renames them, everything still works, only slower; this test notices
+    it.
+    """
     draws = torch.Generator().manual_seed(0)
-    weight, bias, x, y = (torch.randn(*s, generator=draws) for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70)))
+    weight, bias, x, y = (
+        torch.randn(*s, generator=draws)
+        for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70))
+    )
     try:
         product = steps.onednn_linear(weight.to(dtype), bias.to(dtype), "linear")
     except RuntimeError as error:
@@ -191,10 +272,16 @@ def test_private_kernels_multiply_any_number_of_rows_correctly(
 
 @torch.no_grad()
 def test_eight_bits_stay_close_with_their_kernels_and_without() -> None:
-    exact, rows = make().albert, torch.tensor([60, 0, 2])
+    exact = make().albert
+    rows = torch.tensor([60, 0, 2])
     eight = copy.deepcopy(exact)
     calibration = calibrate(eight, [BATCH])
-    torch.testing.assert_close(calibration.shifts[1, 0], list(exact.states(BATCH))[1].mean(0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        calibration.shifts[1, 0],
+        list(exact.states(BATCH))[1].mean(0),
+        rtol=1e-4,
+        atol=1e-5,
+    )
     to_int8(eight, calibration)
     plain = eight(BATCH)  # in float32, with weights that were rounded
     pack(eight)
@@ -208,7 +295,10 @@ def test_eight_bits_stay_close_with_their_kernels_and_without() -> None:
     assert _difference(eight(BATCH), plain) < 1e-5
 
 
-@pytest.mark.skipif(not int8.kernels_work(), reason="this CPU has no eight-bit products that are right at the ends")
+@pytest.mark.skipif(
+    not int8.kernels_work(),
+    reason="this CPU has no eight-bit products that are right at the ends",
+)
 @torch.no_grad()
 def test_eight_bits_stay_close_with_channels_far_from_zero() -> None:
     network = make(initializer_range=0.02).albert
@@ -218,11 +308,16 @@ def test_eight_bits_stay_close_with_channels_far_from_zero() -> None:
     exact = network(BATCH)
     to_int8(network, calibrate(network, [BATCH]))
     pack(network)
-    assert _difference(network(BATCH)[:, 4:], exact[:, 4:]) < 1e-3  # 5.7e-4; without the shift, 1.7e-3
+    # 5.7e-4; without the shift, 1.7e-3
+    assert _difference(network(BATCH)[:, 4:], exact[:, 4:]) < 1e-3
 
 
 def test_the_packaged_model_answers_alike_with_either_backend() -> None:
-    by_torch, by_graphs = (Model.load(backend=backend) for backend in ("torch", "onnxruntime"))
-    assert by_graphs.embed("A cat.") == pytest.approx(by_torch.embed("A cat."), abs=1e-5)
+    by_torch, by_graphs = (
+        Model.load(backend=backend) for backend in ("torch", "onnxruntime")
+    )
+    assert by_graphs.embed("A cat.") == pytest.approx(
+        by_torch.embed("A cat."), abs=1e-5
+    )
     with pytest.raises(LitebertError, match="LB-975"):
         Model.load(backend="onnxrutime")

@@ -1,4 +1,6 @@
-"""Weights files as they are found in practice: tied in any way, sharded, pickled, damaged, hostile."""
+"""Weights files as they are found in practice: tied in any way, sharded, pickled,
+damaged, hostile.
+"""
 
 import io
 import json
@@ -32,31 +34,53 @@ def weights(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("has_decoder", [False, True])
-@pytest.mark.parametrize("kept", [("bias",), ("decoder.bias",), ("bias", "decoder.bias")])
-def test_tied_tensors_may_be_stored_in_any_combination(weights: Path, kept: tuple[str, ...], has_decoder: bool) -> None:
+@pytest.mark.parametrize(
+    "kept", [("bias",), ("decoder.bias",), ("bias", "decoder.bias")]
+)
+def test_tied_tensors_may_be_stored_in_any_combination(
+    weights: Path, kept: tuple[str, ...], has_decoder: bool
+) -> None:
     tensors = load_file(weights)
-    expected = {name: each.clone() for name, each in load_model(weights.parent).network.state_dict().items()}
+    expected = {
+        name: each.clone()
+        for name, each in load_model(weights.parent).network.state_dict().items()
+    }
     bias = tensors.pop("predictions.bias")
     tensors |= {f"predictions.{name}": bias.clone() for name in kept}
     if has_decoder:
         tensors["predictions.decoder.weight"] = tensors[WORDS].clone()
-    save_file(tensors | {"albert.embeddings.position_ids": torch.arange(64)[None]}, weights)
+    save_file(
+        tensors | {"albert.embeddings.position_ids": torch.arange(64)[None]}, weights
+    )
     again = load_model(weights.parent)
     state = again.network.state_dict()
-    assert not again.missing and all(torch.equal(each, state[name]) for name, each in expected.items())
+    assert not again.missing and all(
+        torch.equal(each, state[name]) for name, each in expected.items()
+    )
 
 
-def test_an_untied_decoder_non_finite_numbers_and_files_elsewhere_are_refused(weights: Path) -> None:
+def test_an_untied_decoder_non_finite_numbers_and_files_elsewhere_are_refused(
+    weights: Path,
+) -> None:
     tensors = load_file(weights)
-    for value, said in ((1.0, "LB-609"), (torch.nan, rf"LB-607[\s\S]*{WORDS}"), (torch.inf, rf"LB-607[\s\S]*{WORDS}")):
+    for value, said in (
+        (1.0, "LB-609"),
+        (torch.nan, rf"LB-607[\s\S]*{WORDS}"),
+        (torch.inf, rf"LB-607[\s\S]*{WORDS}"),
+    ):
         other = tensors[WORDS] + value
-        save_file(tensors | {"predictions.decoder.weight" if value == 1 else WORDS: other}, weights)
+        save_file(
+            tensors | {"predictions.decoder.weight" if value == 1 else WORDS: other},
+            weights,
+        )
         with pytest.raises(DamagedError, match=said):
             load_model(weights.parent)
     weights.unlink()
     places = ("../model.safetensors", "/etc/passwd", "x\0.safetensors", "..")
     for weight_map in ({}, [], *({"a": place} for place in places)):
-        weights.with_name("model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+        weights.with_name("model.safetensors.index.json").write_text(
+            json.dumps({"weight_map": weight_map})
+        )
         with pytest.raises(LitebertError, match=r"LB-60[28]"):
             load_model(weights.parent)
 
@@ -66,21 +90,37 @@ class _Payload:
         return Path.touch, (Path("executed"),)
 
 
-def test_a_pickle_named_safetensors_is_recognised_and_not_opened(weights: Path, monkeypatch) -> None:
+def test_a_pickle_named_safetensors_is_recognised_and_not_opened(
+    weights: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(weights.parent)
     archive = io.BytesIO()
     torch.save({"a": torch.ones(2)}, archive)
-    for data in (archive.getvalue(), *(pickle.dumps(_Payload(), protocol=protocol) for protocol in (2, 3, 4, 5))):
+    for data in (
+        archive.getvalue(),
+        *(pickle.dumps(_Payload(), protocol=protocol) for protocol in (2, 3, 4, 5)),
+    ):
         weights.write_bytes(data)
-        with pytest.raises(DamagedError, match=r"LB-603[\s\S]*a pickle, as torch\.save"):
+        with pytest.raises(
+            DamagedError, match=r"LB-603[\s\S]*a pickle, as torch\.save"
+        ):
             load_model(weights.parent)
     assert not Path("executed").exists()
 
 
-def _headed(header: bytes | dict[str, tuple[list[int], tuple[int, int]]], claimed: int = 0, body: int = 0) -> bytes:
-    """Build a file from a header (bytes, or shapes and extents by name), its claimed size, and the size of its data."""
+def _headed(
+    header: bytes | dict[str, tuple[list[int], tuple[int, int]]],
+    claimed: int = 0,
+    body: int = 0,
+) -> bytes:
+    """Build a file from a header (bytes, or shapes and extents by name), its claimed
+    size, and the size of its data.
+    """
     if isinstance(header, dict):
-        listed = {n: {"dtype": "F32", "shape": shape, "data_offsets": extent} for n, (shape, extent) in header.items()}
+        listed = {
+            n: {"dtype": "F32", "shape": shape, "data_offsets": extent}
+            for n, (shape, extent) in header.items()
+        }
         header = json.dumps(listed).encode()
     return struct.pack("<Q", claimed or len(header)) + header + b"0" * body
 
@@ -103,18 +143,25 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_safetensors_are_refused_before_anything_is_allocated(weights: Path, name: str) -> None:
+def test_hostile_safetensors_are_refused_before_anything_is_allocated(
+    weights: Path, name: str
+) -> None:
     weights.write_bytes(HOSTILE[name])
     with memory_below(32 << 20), pytest.raises(DamagedError, match="LB-603"):
         load_model(weights.parent)
 
 
-def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(weights: Path) -> None:
-    folder, data = weights.parent, weights.read_bytes()
+def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(
+    weights: Path,
+) -> None:
+    folder = weights.parent
+    data = weights.read_bytes()
     assert not load_model(folder).notes
-    size, draws = 8 + int.from_bytes(data[:8], "little"), random.Random(5)
+    size = 8 + int.from_bytes(data[:8], "little")
+    draws = random.Random(5)
     for number in range(150):  # bits of the header, then of the numbers
-        changed, place = bytearray(data), draws.randrange(size if number < 100 else len(data))
+        changed = bytearray(data)
+        place = draws.randrange(size if number < 100 else len(data))
         changed[place] ^= 1 << draws.randrange(8)
         weights.write_bytes(changed)
         if b'"sha256"' in changed:
@@ -131,14 +178,23 @@ def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(weight
 def test_a_large_tensor_that_no_network_uses_is_not_read(weights: Path) -> None:
     data = weights.read_bytes()
     stop = 8 + int.from_bytes(data[:8], "little")
-    table, size = json.loads(data[8:stop]), len(data) - stop
+    table = json.loads(data[8:stop])
+    size = len(data) - stop
     del table["__metadata__"]["sha256"]
-    table["unused"] = {"dtype": "F16", "shape": [1 << 15, 1 << 15], "data_offsets": [size, size + (2 << 30)]}
+    table["unused"] = {
+        "dtype": "F16",
+        "shape": [1 << 15, 1 << 15],
+        "data_offsets": [size, size + (2 << 30)],
+    }
     header = json.dumps(table).encode()
     header += b" " * (-len(header) % 8)
     weights.write_bytes(struct.pack("<Q", len(header)) + header + data[stop:])
-    os.truncate(weights, weights.stat().st_size + (2 << 30))  # a sparse file: it takes no disk space
-    code = "from litebert.interop.huggingface import import_model\nfolder, before = Path(sys.argv[1]), used()\n"
+    # a sparse file: it takes no disk space
+    os.truncate(weights, weights.stat().st_size + (2 << 30))
+    code = (
+        "from litebert.interop.huggingface import import_model\nfolder, before ="
+        " Path(sys.argv[1]), used()\n"
+    )
     code += "print(*import_model(folder, folder / 'out').unused, used() - before)"
     name, size = run_in_child(code, weights.parent)
     assert name == "unused" and int(size) < 64 << 20
@@ -146,7 +202,8 @@ def test_a_large_tensor_that_no_network_uses_is_not_read(weights: Path) -> None:
 
 ABSURD = {
     "hidden_size": 10**12,
-    "embedding_size and hidden_size": 65_536,  # the largest allowed, and equal: nothing is projected
+    # the largest allowed, and equal: nothing is projected
+    "embedding_size and hidden_size": 65_536,
     "num_hidden_layers": 10**9,
     "vocab_size": 2**63,
     "intermediate_size": -3,
@@ -157,7 +214,9 @@ ABSURD = {
 
 
 @pytest.mark.parametrize("name", [*ABSURD, "a million keys"])
-def test_absurd_numbers_in_a_configuration_are_refused_quickly(weights: Path, name: str) -> None:
+def test_absurd_numbers_in_a_configuration_are_refused_quickly(
+    weights: Path, name: str
+) -> None:
     path = weights.with_name("config.json")
     config = json.loads(path.read_text())
     config |= (

@@ -1,4 +1,6 @@
-"""Folders that we write and transformers reads, and the other way round: every head, ALBERT and BERT."""
+"""Folders that we write and transformers reads, and the other way round: every head,
+ALBERT and BERT.
+"""
 
 import json
 import shutil
@@ -22,9 +24,20 @@ from tests.conftest import made_by_page
 from tests.networks import SHAPE, drawn
 
 CONFIG = AlbertConfig(**SHAPE | {"vocab_size": 90, "num_hidden_layers": 4})
-OF_BERT = {name: size for name, size in dict(CONFIG).items() if name in SHAPE and name != "embedding_size"}
-GROUPS = [{"num_hidden_groups": groups, "inner_group_num": inner} for groups, inner in ((2, 1), (1, 2), (2, 2), (4, 1))]
-SHARED = [{"sharing": "attention"}, {"sharing": "ffn", "inner_group_num": 2}, {"sharing": "none"}]
+OF_BERT = {
+    name: size
+    for name, size in dict(CONFIG).items()
+    if name in SHAPE and name != "embedding_size"
+}
+GROUPS = [
+    {"num_hidden_groups": groups, "inner_group_num": inner}
+    for groups, inner in ((2, 1), (1, 2), (2, 2), (4, 1))
+]
+SHARED = [
+    {"sharing": "attention"},
+    {"sharing": "ffn", "inner_group_num": 2},
+    {"sharing": "none"},
+]
 EQUAL = [{"embedding_size": 32}, {"embedding_size": 32, "embedding_projection": True}]
 PLANS = [{}, *GROUPS, *SHARED, *EQUAL, {"hidden_act": "gelu"}, {"hidden_act": "relu"}]
 CLASSIFIER = HeadConfig(kind="sequence-classification", labels=("no", "maybe", "yes"))
@@ -40,26 +53,38 @@ def _padded() -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def _assert_same(network: Network, model: nn.Module) -> None:
-    """Compare the outputs of our network with those of a model of transformers, on real tokens."""
+    """Compare the outputs of our network with those of a model of transformers, on real
+    tokens.
+    """
     ids, mask, segments = _padded()
-    real, batch, name = mask.bool(), Batch.from_padded(ids, mask, segments), type(model).__name__
+    real = mask.bool()
+    batch = Batch.from_padded(ids, mask, segments)
+    name = type(model).__name__
     if name.endswith("MultipleChoice"):  # two questions with two choices
         ids, mask, segments = (x.view(2, 2, 12) for x in (ids, mask, segments))
-    out = model.eval()(ids, attention_mask=mask, token_type_ids=segments, output_hidden_states=True)
+    out = model.eval()(
+        ids, attention_mask=mask, token_type_ids=segments, output_hidden_states=True
+    )
     if isinstance(network, AlbertForTask):
         found = network(batch)
         if name.endswith("QuestionAnswering"):
             expected = torch.stack([out.start_logits, out.end_logits], -1)[real]
         else:
-            expected = out.logits[real] if "Token" in name else out.logits.reshape(4, -1)
+            expected = (
+                out.logits[real] if "Token" in name else out.logits.reshape(4, -1)
+            )
     else:
         states = zip(network.albert.states(batch), out.hidden_states, strict=True)
-        assert all(torch.allclose(ours, theirs[real], atol=1e-5) for ours, theirs in states)
+        assert all(
+            torch.allclose(ours, theirs[real], atol=1e-5) for ours, theirs in states
+        )
         hidden = network.albert(batch)
         found = network.masked_lm(hidden, network.albert.embedding.word.weight)
         expected = out[0][real]
         if name.endswith("PreTraining"):
-            order = network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
+            order = network.sentence_order(
+                network.albert.pool(hidden[batch.first_tokens])
+            )
             torch.testing.assert_close(order, out[1], atol=1e-5, rtol=0)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
@@ -67,26 +92,45 @@ def _assert_same(network: Network, model: nn.Module) -> None:
 def _rewrite(folder: Path, **changes: object) -> None:
     """Change config.json; a value of None removes a name."""
     table = json.loads((folder / "config.json").read_text()) | changes
-    (folder / "config.json").write_text(json.dumps({name: each for name, each in table.items() if each is not None}))
+    (folder / "config.json").write_text(
+        json.dumps({name: each for name, each in table.items() if each is not None})
+    )
 
 
 @pytest.mark.parametrize("changes", PLANS, ids=str)
-def test_transformers_computes_what_we_do_and_we_read_the_same_bits(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_transformers_computes_what_we_do_and_we_read_the_same_bits(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
     network = drawn(AlbertForPretraining(CONFIG.model_copy(update=changes)))
     save_model(network, tmp_path)
-    theirs, report = hf.AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    theirs, report = hf.AlbertForPreTraining.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
     assert not any(report.values())
     _assert_same(network, theirs)
     loaded = load_model(tmp_path)
-    assert loaded.missing == frozenset() and loaded.network.albert.plan == network.albert.plan
+    assert (
+        loaded.missing == frozenset()
+        and loaded.network.albert.plan == network.albert.plan
+    )
     state = loaded.network.state_dict()
-    assert all(torch.equal(tensor, state[name]) for name, tensor in network.state_dict().items())
-    assert changes or len(load_file(tmp_path / "model.safetensors")) == 32  # each shared tensor once
+    assert all(
+        torch.equal(tensor, state[name])
+        for name, tensor in network.state_dict().items()
+    )
+    # each shared tensor once
+    assert changes or len(load_file(tmp_path / "model.safetensors")) == 32
 
 
-def test_labels_and_the_kind_of_problem_go_to_transformers_and_back(tmp_path: Path) -> None:
-    several = CLASSIFIER.model_copy(update={"problem_type": "multi_label_classification"})
-    score = HeadConfig(kind="sequence-classification", labels=("score",), problem_type="regression")
+def test_labels_and_the_kind_of_problem_go_to_transformers_and_back(
+    tmp_path: Path,
+) -> None:
+    several = CLASSIFIER.model_copy(
+        update={"problem_type": "multi_label_classification"}
+    )
+    score = HeadConfig(
+        kind="sequence-classification", labels=("score",), problem_type="regression"
+    )
     for head in (CLASSIFIER, several, score):
         save_model(AlbertForTask(CONFIG, head), tmp_path)
         theirs = hf.AlbertForSequenceClassification.from_pretrained(tmp_path)
@@ -96,36 +140,60 @@ def test_labels_and_the_kind_of_problem_go_to_transformers_and_back(tmp_path: Pa
         assert read_head(tmp_path / "again") == head
 
 
-BERTS = ("PreTraining", "MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")
+BERTS = (
+    "PreTraining",
+    "MaskedLM",
+    "SequenceClassification",
+    "TokenClassification",
+    "QuestionAnswering",
+)
 
 
 @pytest.mark.parametrize("name", [*BERTS, "MultipleChoice"])
 def test_every_bert_equals_that_of_transformers(tmp_path: Path, name: str) -> None:
-    cls, labels = getattr(hf, f"BertFor{name}"), {"num_labels": 3} if name.endswith("Classification") else {}
+    cls = getattr(hf, f"BertFor{name}")
+    labels = {"num_labels": 3} if name.endswith("Classification") else {}
     theirs = drawn(cls(hf.BertConfig(**OF_BERT, **labels)))
     theirs.save_pretrained(tmp_path)
     loaded = load_model(tmp_path, for_inference=name not in ("PreTraining", "MaskedLM"))
     _assert_same(loaded.network, theirs)
-    assert any("next-sentence" in note for note in loaded.notes) == (name == "PreTraining")
+    assert any("next-sentence" in note for note in loaded.notes) == (
+        name == "PreTraining"
+    )
     if name == "MaskedLM":
-        assert {each.split(".")[0] for each in loaded.missing} == {"albert", "sentence_order"}
-        save_model(loaded.network, tmp_path / "albert")  # an ALBERT without sharing that transformers opens
+        assert {each.split(".")[0] for each in loaded.missing} == {
+            "albert",
+            "sentence_order",
+        }
+        # an ALBERT without sharing that transformers opens
+        save_model(loaded.network, tmp_path / "albert")
         found = hf.AlbertForMaskedLM.from_pretrained(tmp_path / "albert")
         _assert_same(loaded.network, found)
         assert load_model(tmp_path / "albert").network.config.sharing == "none"
 
 
 def test_names_of_tensorflow_and_dropouts_are_read(tmp_path: Path) -> None:
-    drawn(hf.BertModel(hf.BertConfig(**OF_BERT, hidden_dropout_prob=0.3))).save_pretrained(tmp_path)
+    drawn(
+        hf.BertModel(hf.BertConfig(**OF_BERT, hidden_dropout_prob=0.3))
+    ).save_pretrained(tmp_path)
     expected = load_model(tmp_path).network.state_dict()
     tensors = load_file(tmp_path / "model.safetensors")
-    for new, old in {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}.items():
+    for new, old in {
+        "LayerNorm.weight": "LayerNorm.gamma",
+        "LayerNorm.bias": "LayerNorm.beta",
+    }.items():
         tensors = {name.replace(new, old): tensor for name, tensor in tensors.items()}
     save_file(tensors, tmp_path / "model.safetensors")
     found = load_model(tmp_path).network
-    assert found.config.hidden_dropout_prob == found.config.classifier_dropout_prob == 0.3
+    assert (
+        found.config.hidden_dropout_prob == found.config.classifier_dropout_prob == 0.3
+    )
     named = found.state_dict().items()
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in named if not tensor.is_meta)
+    assert all(
+        torch.equal(tensor, expected[name])
+        for name, tensor in named
+        if not tensor.is_meta
+    )
 
 
 OTHERS = [
@@ -149,18 +217,22 @@ def test_transformers_refuses_a_model_with_local_attention(tmp_path: Path) -> No
     local = CONFIG.model_copy(update={"attention": "local", "attention_window": 2})
     save_model(AlbertForPretraining(local), tmp_path)
     assert load_model(tmp_path).network.config == local
-    with pytest.raises(ValueError, match="albert-litebert"):  # transformers does not know this model_type
+    # transformers does not know this model_type
+    with pytest.raises(ValueError, match="albert-litebert"):
         hf.AutoConfig.from_pretrained(tmp_path)
-    with pytest.raises(OSError, match=r"model\.safetensors"):  # and finds no weights if its class is named
+    # and finds no weights if its class is named
+    with pytest.raises(OSError, match=r"model\.safetensors"):
         hf.AlbertModel.from_pretrained(tmp_path)
 
 
-# --- the head that transformers does not have ------------------------------------------------------------------------
+# --- the head that transformers does not have -----------------------------------------
 
 
 @torch.no_grad()
 def test_the_conditional_head_computes_the_official_formulas() -> None:
-    head = drawn(ConditionalSpanHead(CONFIG, HeadConfig(kind="conditional-question-answering")))
+    head = drawn(
+        ConditionalSpanHead(CONFIG, HeadConfig(kind="conditional-question-answering"))
+    )
     hidden = torch.randn(1, 5, 32, generator=torch.Generator().manual_seed(4))
     allowed = torch.tensor([[True, False, True, True, False]])
     spans = head(hidden, allowed, torch.tensor([[2]]))
@@ -171,15 +243,19 @@ def test_the_conditional_head_computes_the_official_formulas() -> None:
     ends = torch.where(allowed[0], ends, torch.tensor(-1e30)).log_softmax(-1)
     summed = torch.cat([probabilities @ hidden[0], hidden[0, 0]])
     answer = head.answer(torch.tanh(head.answer_hidden(summed)))[0]
-    assert torch.allclose(spans.start[0, allowed[0]].exp(), probabilities[allowed[0]], atol=1e-6)
+    assert torch.allclose(
+        spans.start[0, allowed[0]].exp(), probabilities[allowed[0]], atol=1e-6
+    )
     assert torch.allclose(spans.end[0, 0, allowed[0]], ends[allowed[0]], atol=1e-5)
     assert torch.allclose(spans.no_answer[0], answer, atol=1e-5)
 
 
-# --- what files leave out, and what does not fit ---------------------------------------------------------------------
+# --- what files leave out, and what does not fit --------------------------------------
 
 
-def test_what_a_config_leaves_out_has_the_default_of_transformers(tmp_path: Path) -> None:
+def test_what_a_config_leaves_out_has_the_default_of_transformers(
+    tmp_path: Path,
+) -> None:
     config = hf.AlbertConfig(**OF_BERT, embedding_size=16)
     hf.AlbertForSequenceClassification(config).save_pretrained(tmp_path)
     assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
@@ -187,7 +263,10 @@ def test_what_a_config_leaves_out_has_the_default_of_transformers(tmp_path: Path
     hf.AlbertModel(config).save_pretrained(tmp_path)
     for architectures in (["AlbertModel"], None):
         _rewrite(tmp_path, architectures=architectures)
-        assert {name.split(".")[0] for name in load_model(tmp_path).missing} == {"masked_lm", "sentence_order"}
+        assert {name.split(".")[0] for name in load_model(tmp_path).missing} == {
+            "masked_lm",
+            "sentence_order",
+        }
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(LitebertError, match="LB-602"):
         load_model(tmp_path)
@@ -202,83 +281,145 @@ MISFITS: list[tuple[dict[str, Tensor | None], dict[str, object], str]] = [
     ({QUERY: torch.ones(32, 32)}, {}, "LB-605"),
     ({"albert.extra": torch.ones(1)}, {}, r"LB-604[\s\S]*albert\.extra"),
     ({"albert.pooler.bias": torch.ones(7)}, {}, r"LB-606.*albert\.pooler\.bias"),
-    ({"albert.pooler.bias": torch.ones(32, dtype=torch.int32)}, {}, r"LB-606.*albert\.pooler\.bias"),
+    (
+        {"albert.pooler.bias": torch.ones(32, dtype=torch.int32)},
+        {},
+        r"LB-606.*albert\.pooler\.bias",
+    ),
     *(({name: None}, {}, rf"LB-660[\s\S]*{name}") for name in NEEDED),
 ]
 
 
 def test_tensors_and_settings_that_do_not_fit_are_named(tmp_path: Path) -> None:
     for tensors, settings, said in MISFITS:
-        save_model(AlbertForTask(CONFIG.model_copy(update={"sharing": "attention"}), CLASSIFIER), tmp_path)
+        save_model(
+            AlbertForTask(
+                CONFIG.model_copy(update={"sharing": "attention"}), CLASSIFIER
+            ),
+            tmp_path,
+        )
         changed = load_file(tmp_path / "model.safetensors") | tensors
-        save_file({name: t for name, t in changed.items() if t is not None}, tmp_path / "model.safetensors")
+        save_file(
+            {name: t for name, t in changed.items() if t is not None},
+            tmp_path / "model.safetensors",
+        )
         _rewrite(tmp_path, **settings)
         with pytest.raises(DamagedError, match=said):
             load_model(tmp_path)
 
 
-def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(tmp_path: Path) -> None:
+def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(
+    tmp_path: Path,
+) -> None:
     dense = ("head.dense.bias", "head.dense.weight")
-    save_model(AlbertForPretraining(CONFIG, generator=torch.Generator().manual_seed(7)), tmp_path)
+    save_model(
+        AlbertForPretraining(CONFIG, generator=torch.Generator().manual_seed(7)),
+        tmp_path,
+    )
     mnli = AlbertForTask(CONFIG, CLASSIFIER)
     start = start_from(mnli, tmp_path)
     assert start.fresh == dense
-    assert {name.split(".")[0] for name in start.dropped} == {"masked_lm", "sentence_order"}
-    assert torch.equal(mnli.albert.pooler.weight, load_model(tmp_path).network.albert.pooler.weight)
+    assert {name.split(".")[0] for name in start.dropped} == {
+        "masked_lm",
+        "sentence_order",
+    }
+    assert torch.equal(
+        mnli.albert.pooler.weight, load_model(tmp_path).network.albert.pooler.weight
+    )
     save_model(mnli, tmp_path)
-    other = HeadConfig(kind="sequence-classification", labels=("entailment", "not_entailment"))
+    other = HeadConfig(
+        kind="sequence-classification", labels=("entailment", "not_entailment")
+    )
     start = start_from(AlbertForTask(CONFIG, other), tmp_path)
     assert start.fresh == start.dropped == dense
     same = AlbertForTask(CONFIG, CLASSIFIER)
-    assert start_from(same, tmp_path).fresh == () and torch.equal(same.head.dense.weight, mnli.head.dense.weight)
+    assert start_from(same, tmp_path).fresh == () and torch.equal(
+        same.head.dense.weight, mnli.head.dense.weight
+    )
 
 
-# --- a third-party head, and an encoder with real pretrained weights (PL-BERT) --------------------------------------
+# --- a third-party head, and an encoder with real pretrained weights (PL-BERT) --------
 
 
 @torch.inference_mode()
-def test_a_third_party_head_is_saved_loaded_and_described(tmp_path: Path, small_model: Path, monkeypatch) -> None:
+def test_a_third_party_head_is_saved_loaded_and_described(
+    tmp_path: Path, small_model: Path, monkeypatch
+) -> None:
     try:
-        network = made_by_page("head", tmp_path, monkeypatch, "polarity")["network"].eval()
+        network = made_by_page("head", tmp_path, monkeypatch, "polarity")[
+            "network"
+        ].eval()
         save_model(network, tmp_path / "model")
         again = load_model(tmp_path / "model").network
-        assert isinstance(again, AlbertForTask) and again.head_config.kind == "two-scores"
+        assert (
+            isinstance(again, AlbertForTask) and again.head_config.kind == "two-scores"
+        )
         batch = Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])
-        assert torch.equal(again(batch), network(batch)) and again(batch).shape == (2, 2)
+        assert torch.equal(again(batch), network(batch)) and again(batch).shape == (
+            2,
+            2,
+        )
         assert "gives two scores to each text" in model_card(tmp_path / "model")
     finally:
         HEADS.pop("two-scores")
     others = shutil.ignore_patterns("model.safetensors", "config.json")
     shutil.copytree(small_model, tmp_path / "model", dirs_exist_ok=True, ignore=others)
-    said = r"LB-615[\s\S]*no imported module[\s\S]*scores\.weight[\s\S]*import the module"
+    said = (
+        r"LB-615[\s\S]*no imported module[\s\S]*scores\.weight[\s\S]*import the module"
+    )
     with pytest.raises(LitebertError, match=said):
         Model.load(tmp_path / "model").classify(["A text."])
 
 
-# States reach 11.6, where float32 numbers are 1e-6 apart. Against float64 both implementations are
-# off by 1.2e-5 to 1.7e-5 after twelve layers, and by as much from each other: order of summation.
+# States reach 11.6, where float32 numbers are 1e-6 apart. Against float64 both
+# implementations are off by 1.2e-5 to 1.7e-5 after twelve layers, and by as much from
+# each other: order of summation.
 ROUNDING = 4e-5
 
 
 @torch.no_grad()
-def test_states_of_pl_bert_equal_those_recorded_from_transformers(real_data: Path, tmp_path: Path) -> None:
+def test_states_of_pl_bert_equal_those_recorded_from_transformers(
+    real_data: Path, tmp_path: Path
+) -> None:
     source = real_data / "plbert"
-    stored = load_file(source / "model.int8.safetensors")  # one scale per row or per table
-    scales = {name.removesuffix("_scale"): t.reshape(-1, 1) for name, t in stored.items() if name.endswith("_scale")}
-    kept = {name: tensor for name, tensor in stored.items() if not name.endswith("_scale")}
-    tensors = {name: tensor.float() * scales[name] if name in scales else tensor for name, tensor in kept.items()}
+    # one scale per row or per table
+    stored = load_file(source / "model.int8.safetensors")
+    scales = {
+        name.removesuffix("_scale"): t.reshape(-1, 1)
+        for name, t in stored.items()
+        if name.endswith("_scale")
+    }
+    kept = {
+        name: tensor for name, tensor in stored.items() if not name.endswith("_scale")
+    }
+    tensors = {
+        name: tensor.float() * scales[name] if name in scales else tensor
+        for name, tensor in kept.items()
+    }
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     shutil.copyfile(source / "config.json", tmp_path / "config.json")
 
     loaded = load_model(tmp_path)  # without pooler and heads
-    assert {name.split(".")[0] for name in loaded.missing} == {"albert", "masked_lm", "sentence_order"}
+    assert {name.split(".")[0] for name in loaded.missing} == {
+        "albert",
+        "masked_lm",
+        "sentence_order",
+    }
     assert loaded.unused == ()
-    assert sum(p.numel() for p in loaded.network.parameters() if not p.is_meta) == 5_701_888
+    assert (
+        sum(p.numel() for p in loaded.network.parameters() if not p.is_meta)
+        == 5_701_888
+    )
 
-    with np.load(source / "reference_io.npz") as arrays:  # a sentence, as transformers computed it elsewhere
+    # a sentence, as transformers computed it elsewhere
+    with np.load(source / "reference_io.npz") as arrays:
         reference = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
     ids = reference["input_ids"]
-    states = list(loaded.network.albert.states(Batch.from_padded(ids, torch.ones_like(ids), torch.zeros_like(ids))))
+    states = list(
+        loaded.network.albert.states(
+            Batch.from_padded(ids, torch.ones_like(ids), torch.zeros_like(ids))
+        )
+    )
     for step in (0, 1, 6, 12):
         difference = states[step] - reference[f"hf_fp32_hidden_{step}"][0]
         assert float(difference.abs().max()) < ROUNDING, step

@@ -1,4 +1,6 @@
-"""A local Hub with enough of the protocol for the real huggingface_hub, faults included."""
+"""A local Hub with enough of the protocol for the real huggingface_hub, faults
+included.
+"""
 
 import asyncio
 import base64
@@ -37,7 +39,9 @@ class Repository:
 
 @dataclass
 class LoopbackHub:
-    """The repositories, and the fault of the server: a status, or a word that `answer` or `file` handles."""
+    """The repositories, and the fault of the server: a status, or a word that `answer`
+    or `file` handles.
+    """
 
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
@@ -46,7 +50,9 @@ class LoopbackHub:
 
     def add(self, name: str, folder: Path) -> Repository:
         """Put a folder's files into a repository."""
-        self.repositories[name] = Repository({path.name: path.read_bytes() for path in folder.iterdir()})
+        self.repositories[name] = Repository(
+            {path.name: path.read_bytes() for path in folder.iterdir()}
+        )
         return self.repositories[name]
 
     async def answer(self, request: Request, route) -> Response:
@@ -55,43 +61,76 @@ class LoopbackHub:
             await asyncio.sleep(0.05)
         if self.fault.isdigit() or self.fault == "redirect loop":
             status = int(self.fault) if self.fault.isdigit() else 302
-            return Response(status_code=status, headers={"Location": request.url.path} if status == 302 else {})
+            return Response(
+                status_code=status,
+                headers={"Location": request.url.path} if status == 302 else {},
+            )
         return await route(request)
 
     def find(self, request: Request) -> Repository:
-        repository = self.repositories.get("{owner}/{name}".format(**request.path_params))
-        if repository is None or (repository.private and "Authorization" not in request.headers):
+        repository = self.repositories.get(
+            "{owner}/{name}".format(**request.path_params)
+        )
+        if repository is None or (
+            repository.private and "Authorization" not in request.headers
+        ):
             raise HTTPException(401, headers={"X-Error-Code": "RepoNotFound"})
-        if request.path_params.get("revision", "main") not in (*repository.branches, repository.commit):
+        if request.path_params.get("revision", "main") not in (
+            *repository.branches,
+            repository.commit,
+        ):
             raise HTTPException(404, headers={"X-Error-Code": "RevisionNotFound"})
         return repository
 
     async def info(self, request: Request) -> Response:
-        if self.fault == "not listed" and sum("/models/" in each for each in self.requests) == 1:  # the next succeeds
+        # the next succeeds
+        if (
+            self.fault == "not listed"
+            and sum("/models/" in each for each in self.requests) == 1
+        ):
             raise HTTPException(400)
         repository = self.find(request)
         files = [{"rfilename": path} for path in repository.files]
-        about = {"id": "{owner}/{name}".format(**request.path_params), "private": repository.private}
+        about = {
+            "id": "{owner}/{name}".format(**request.path_params),
+            "private": repository.private,
+        }
         return JSONResponse(about | {"sha": repository.commit, "siblings": files})
 
     async def tree(self, request: Request) -> Response:
-        return JSONResponse([_entry(path, data) for path, data in self.find(request).files.items()])
+        return JSONResponse(
+            [_entry(path, data) for path, data in self.find(request).files.items()]
+        )
 
     async def file(self, request: Request) -> Response:
-        repository, path = self.find(request), request.path_params["path"]
+        repository = self.find(request)
+        path = request.path_params["path"]
         if path not in repository.files:
             raise HTTPException(404, headers={"X-Error-Code": "EntryNotFound"})
         data = repository.files[path]
-        fault = self.fault if request.method == "GET" and path == "model.safetensors" else ""
-        half = data[: len(data) // 2]  # "cut off" ends there, whatever range is requested
+        fault = (
+            self.fault
+            if request.method == "GET" and path == "model.safetensors"
+            else ""
+        )
+        # "cut off" ends there, whatever range is requested
+        half = data[: len(data) // 2]
         other = dict.fromkeys(("other bytes", "not listed"), data[::-1])
         sent = (other | {"cut off": half, "short length": half}).get(fault, data)
-        headers = {"ETag": f'"{_entry(path, data)["etag"]}"', "X-Repo-Commit": repository.commit}
-        return Response(sent, headers=headers | {"Content-Length": str(len(data if fault == "cut off" else sent))})
+        headers = {
+            "ETag": f'"{_entry(path, data)["etag"]}"',
+            "X-Repo-Commit": repository.commit,
+        }
+        return Response(
+            sent,
+            headers=headers
+            | {"Content-Length": str(len(data if fault == "cut off" else sent))},
+        )
 
     async def create(self, request: Request) -> Response:
         asked = await request.json()
-        name, private = f"{asked['organization']}/{asked['name']}", asked.get("visibility") == "private"
+        name = f"{asked['organization']}/{asked['name']}"
+        private = asked.get("visibility") == "private"
         self.repositories.setdefault(name, Repository(private=private))
         return JSONResponse({"url": f"{self.url}/{name}"})
 
@@ -104,7 +143,14 @@ class LoopbackHub:
 
     async def preupload(self, request: Request) -> Response:
         files = (await request.json())["files"]
-        return JSONResponse({"files": [each | {"uploadMode": "regular", "shouldIgnore": False} for each in files]})
+        return JSONResponse(
+            {
+                "files": [
+                    each | {"uploadMode": "regular", "shouldIgnore": False}
+                    for each in files
+                ]
+            }
+        )
 
     async def commit(self, request: Request) -> Response:
         repository = self.find(request)
@@ -114,24 +160,40 @@ class LoopbackHub:
                 repository.messages.append(value["summary"])
             else:
                 repository.files[value["path"]] = base64.b64decode(value["content"])
-        url = "{}/{owner}/{name}/commit/{}".format(self.url, repository.commit, **request.path_params)
-        return JSONResponse({"commitUrl": url, "commitOid": repository.commit, "success": True})
+        url = "{}/{owner}/{name}/commit/{}".format(
+            self.url, repository.commit, **request.path_params
+        )
+        return JSONResponse(
+            {"commitUrl": url, "commitOid": repository.commit, "success": True}
+        )
 
 
 def _entry(path: str, data: bytes) -> dict[str, object]:
-    """Describe a file as the Hub does: small ones by git's hash, large ones by SHA-256."""
+    """Describe a file as the Hub does: small ones by git's hash, large ones by
+    SHA-256.
+    """
     oid = hashlib.sha1(f"blob {len(data)}\0".encode() + data).hexdigest()
-    entry: dict[str, object] = {"type": "file", "path": path, "size": len(data), "oid": oid}
+    entry: dict[str, object] = {
+        "type": "file",
+        "path": path,
+        "size": len(data),
+        "oid": oid,
+    }
     if not path.endswith(".safetensors"):
         return entry | {"etag": oid}
     sha256 = hashlib.sha256(data).hexdigest()
-    return entry | {"etag": sha256, "lfs": {"oid": sha256, "size": len(data), "pointerSize": 134}}
+    return entry | {
+        "etag": sha256,
+        "lfs": {"oid": sha256, "size": len(data), "pointerSize": 134},
+    }
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
     """Run a Hub on loopback, with an empty cache of its own."""
-    hub, listener, api = LoopbackHub(), socket.create_server(("127.0.0.1", 0)), "/api/models/{owner}/{name}"
+    hub = LoopbackHub()
+    listener = socket.create_server(("127.0.0.1", 0))
+    api = "/api/models/{owner}/{name}"
     hub.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     routes = {
         api: hub.info,
@@ -144,21 +206,31 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub
         f"{api}/preupload/{{revision}}": hub.preupload,
         f"{api}/commit/{{revision}}": hub.commit,
     }
-    app = Starlette(routes=[Route(path, answer, methods=["GET", "POST"]) for path, answer in routes.items()])
+    app = Starlette(
+        routes=[
+            Route(path, answer, methods=["GET", "POST"])
+            for path, answer in routes.items()
+        ]
+    )
     app.add_middleware(BaseHTTPMiddleware, dispatch=hub.answer)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    # huggingface_hub reads its variables once, when it is imported, which another test may have done.
+    # huggingface_hub reads its variables once, when it is imported, which another test
+    # may have done.
     for name, value in {
         "ENDPOINT": hub.url,
-        "HUGGINGFACE_CO_URL_TEMPLATE": f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+        "HUGGINGFACE_CO_URL_TEMPLATE": (
+            f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        ),
         "HF_HUB_CACHE": str(tmp_path / "hf"),
         "HF_TOKEN_PATH": str(tmp_path / "no token"),
         "HF_HUB_OFFLINE": False,
     }.items():
         monkeypatch.setattr(constants, name, value)
     yield hub
-    hub.fault, server.should_exit, server.force_exit = "", True, True
+    hub.fault = ""
+    server.should_exit = True
+    server.force_exit = True
     thread.join()

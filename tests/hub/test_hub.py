@@ -1,4 +1,6 @@
-"""A name on the Hub becomes a local folder, or one clear error; what is published is the model and a card."""
+"""A name on the Hub becomes a local folder, or one clear error; what is published is
+the model and a card.
+"""
 
 import json
 import resource
@@ -16,7 +18,15 @@ from litebert.api.formats import hub_push
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import load_model, read_config, save_model
-from litebert.hub import hash_model, locate, model_files, packaged_model, parse_name, pull, transfer
+from litebert.hub import (
+    hash_model,
+    locate,
+    model_files,
+    packaged_model,
+    parse_name,
+    pull,
+    transfer,
+)
 from litebert.hub.card import model_card, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from tests.conftest import blocks
@@ -25,31 +35,56 @@ from tests.contract.shell import assert_matches_schema, litebert
 NAME = "me/small"
 
 
-# ---- fetching -------------------------------------------------------------------------------------------------------
+# ---- fetching ------------------------------------------------------------------------
 
 
-def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(hub, small_model: Path) -> None:
+def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(
+    hub, small_model: Path
+) -> None:
     files = hub.add("me/small", small_model).files
     known = {path.name for path in small_model.iterdir()}
-    others = ("pytorch_model.bin", "tf_model.h5", "run.py", "onnx/model.safetensors", "2_Dense/model.safetensors")
-    files |= dict.fromkeys(others, b"x") | {"README.md": b"#", "modules.json": b"[]", "1_Pooling/config.json": b"{}"}
+    others = (
+        "pytorch_model.bin",
+        "tf_model.h5",
+        "run.py",
+        "onnx/model.safetensors",
+        "2_Dense/model.safetensors",
+    )
+    files |= dict.fromkeys(others, b"x") | {
+        "README.md": b"#",
+        "modules.json": b"[]",
+        "1_Pooling/config.json": b"{}",
+    }
     shown = litebert("hub", "pull", "me/small@main", "--json").json
     assert_matches_schema("hub pull", shown)
     folder = Path(shown["folder"])
     assert litebert("hub", "pull", "me/small").stdout == f"{folder}\n"
-    assert not load_model(folder).missing and locate("me/small") == locate(Path("me/small")) == folder
-    assert set(model_files(folder)) == known | {"README.md", "modules.json", "1_Pooling/config.json"}
+    assert (
+        not load_model(folder).missing
+        and locate("me/small") == locate(Path("me/small")) == folder
+    )
+    assert set(model_files(folder)) == known | {
+        "README.md",
+        "modules.json",
+        "1_Pooling/config.json",
+    }
     assert all((folder / name).read_bytes() == files[name] for name in known)
     before = hash_model(folder)
     for name in ("README.md", "run.json", "1_Pooling/config.json"):
         (folder / name).write_bytes(b"other")
         assert (hash_model(folder) == before) == (name[0] != "1"), name
-    assert sum(request.startswith("GET /me/small/resolve") for request in hub.requests) == len(known) + 3
+    assert (
+        sum(request.startswith("GET /me/small/resolve") for request in hub.requests)
+        == len(known) + 3
+    )
 
 
-def test_a_fetched_model_is_available_without_the_hub(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetched_model_is_available_without_the_hub(
+    hub, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository = hub.add("me/small", small_model)
-    first, before = repository.commit, pull(NAME)
+    first = repository.commit
+    before = pull(NAME)
     repository.files["README.md"] = b"# changed"
     folder = pull(NAME)
     assert (folder / "README.md").exists()
@@ -76,30 +111,43 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_of_the_hub_is_one_error(hub, small_model: Path, fault: str, monkeypatch) -> None:
+def test_every_fault_of_the_hub_is_one_error(
+    hub, small_model: Path, fault: str, monkeypatch
+) -> None:
     hub.add("me/small", small_model)
     hub.fault = fault
     monkeypatch.setattr(transfer, "PATIENCE", 1.5)
     monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda _: None)
-    with pytest.raises(LitebertError, match=rf"{FAULTS[fault]}[\s\S]*me/small[\s\S]*give the folder") as caught:
+    with pytest.raises(
+        LitebertError, match=rf"{FAULTS[fault]}[\s\S]*me/small[\s\S]*give the folder"
+    ) as caught:
         pull(NAME)
     assert isinstance(caught.value, DamagedError) == (FAULTS[fault] == "LB-626")
     hub.fault = ""  # what is damaged was thrown away, and is fetched again
-    assert (pull(NAME) / "model.safetensors").read_bytes() == (small_model / "model.safetensors").read_bytes()
+    assert (pull(NAME) / "model.safetensors").read_bytes() == (
+        small_model / "model.safetensors"
+    ).read_bytes()
 
 
-def test_a_wrong_name_or_revision_and_pickled_weights_are_reported(hub, small_model: Path) -> None:
+def test_a_wrong_name_or_revision_and_pickled_weights_are_reported(
+    hub, small_model: Path
+) -> None:
     files = hub.add("me/small", small_model).files
     for name in ("me/none", "me/small@v9", "me/a--b"):
         with pytest.raises(LitebertError, match="LB-629"):
             locate(name)
     files["pytorch_model.bin"] = files.pop("model.safetensors")
-    with pytest.raises(LitebertError, match=r"LB-634[\s\S]*pytorch_model\.bin[\s\S]*import huggingface me/small"):
+    with pytest.raises(
+        LitebertError,
+        match=r"LB-634[\s\S]*pytorch_model\.bin[\s\S]*import huggingface me/small",
+    ):
         locate("me/small")
     assert (locate("me/small", legacy_pickle=True) / "pytorch_model.bin").is_file()
 
 
-def test_a_cache_that_cannot_be_written_is_reported(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(
+    hub, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hub.add("me/small", small_model)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -122,11 +170,15 @@ ABSENT = {  # paths, and a part of the message
     "../elsewhere": "a folder; or a name on the Hub",
     "a text instead of a path. " * 300: "too long",
     "a\0b": "received: nothing",
-    **dict.fromkeys(("runs/yours", "mine/model", "mine/best", "models/base", "a/b.json"), ""),
+    **dict.fromkeys(
+        ("runs/yours", "mine/model", "mine/best", "models/base", "a/b.json"), ""
+    ),
 }
 
 
-def test_a_missing_path_causes_no_request_to_the_hub(hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_path_causes_no_request_to_the_hub(
+    hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "runs/mine/model").mkdir(parents=True)
     (tmp_path / "runs/mine/model/config.json").touch()
     monkeypatch.chdir(tmp_path)
@@ -148,16 +200,23 @@ def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_takes_precedenc
     assert locate("litebert") == Path("litebert")
 
 
-# One verb for each way to a model: verbs that answer a typed text share one, as do those that train or convert.
+# One verb for each way to a model: verbs that answer a typed text share one, as do
+# those that train or convert.
 VERBS = {
     "embed": "embed 'the cat sat' --model {model} --pooling mean",
     "evaluate text": "evaluate {model} --data {texts}/documents.jsonl",
     "export google": "export google {model} new",
     "hub push": "hub push {model} me/new --dry-run",
-    "pretrain": "pretrain {texts}/texts.txt --from {model} objective.max_seq_length=64 --dry-run",
+    "pretrain": (
+        "pretrain {texts}/texts.txt --from {model} objective.max_seq_length=64"
+        " --dry-run"
+    ),
     "finetune": "finetune {texts}/rows.csv --model {model} --dry-run",
     "tokenizer encode": "tokenizer encode 'the cat' --tokenizer {model}",
-    "corpus build": "corpus build {texts}/texts.txt --tokenizer {model} --output new --held-out 0 --sentences line",
+    "corpus build": (
+        "corpus build {texts}/texts.txt --tokenizer {model} --output new --held-out 0"
+        " --sentences line"
+    ),
 }
 
 
@@ -166,18 +225,30 @@ def test_a_verb_takes_a_name_on_the_hub_or_a_run(
     verb: str, hub, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    sentences = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red and blue"]
+    sentences = [
+        "the cat sat on the mat",
+        "a dog ran after the cat",
+        "the mat was red and blue",
+    ]
     Path("texts.txt").write_text("\n\n".join(["\n".join(sentences)] * 30) + "\n")
-    Path("documents.jsonl").write_text((json.dumps({"text": ". ".join(sentences) + "."}) + "\n") * 30)
-    Path("rows.csv").write_text("text,label\n" + "".join(f"{t},{n % 2}\n" for n, t in enumerate(sentences * 20)))
+    Path("documents.jsonl").write_text(
+        (json.dumps({"text": ". ".join(sentences) + "."}) + "\n") * 30
+    )
+    Path("rows.csv").write_text(
+        "text,label\n" + "".join(f"{t},{n % 2}\n" for n, t in enumerate(sentences * 20))
+    )
     hub.add("me/small", small_model)
     shutil.copytree(small_model, "run/model")
-    Path("run/run.json").write_text(json.dumps({"settings": {"data.corpus": "c"}, "origins": {}, "data": {}}))
-    typed = VERBS[verb].format(model="run" if verb == "hub push" else "me/small", texts=".")
+    Path("run/run.json").write_text(
+        json.dumps({"settings": {"data.corpus": "c"}, "origins": {}, "data": {}})
+    )
+    typed = VERBS[verb].format(
+        model="run" if verb == "hub push" else "me/small", texts="."
+    )
     assert litebert(*shlex.split(typed)).ok
 
 
-# ---- publishing -----------------------------------------------------------------------------------------------------
+# ---- publishing ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -189,20 +260,42 @@ def folder(small_model: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_published_model_is_the_one_in_the_folder(
+    hub, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dry = ("hub", "push", folder, "me/new", "--dry-run")
-    shown, plan = litebert(*dry).stdout, litebert(*dry, "--json").json
-    assert "model.safetensors" in shown and 'litebert.load("me/new")' in shown and "secret" not in shown
+    shown = litebert(*dry).stdout
+    plan = litebert(*dry, "--json").json
+    assert (
+        "model.safetensors" in shown
+        and 'litebert.load("me/new")' in shown
+        and "secret" not in shown
+    )
     assert plan["card"] == "made" and hub.requests == []
-    assert plan["files"]["model.safetensors"] == (folder / "model.safetensors").stat().st_size
+    assert (
+        plan["files"]["model.safetensors"]
+        == (folder / "model.safetensors").stat().st_size
+    )
     shown = litebert("hub", "push", folder, "me/new", "--license", "mit", "--json")
     repository = hub.repositories["me/new"]
     assert shown.json["commit"].endswith(repository.commit)
-    sent = {path: data for path, data in repository.files.items() if path != "README.md"}
-    names = ["config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json"]
-    assert sorted(sent) == names and all((folder / path).read_bytes() == data for path, data in sent.items())
+    sent = {
+        path: data for path, data in repository.files.items() if path != "README.md"
+    }
+    names = [
+        "config.json",
+        "model.safetensors",
+        "spiece.model",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+    assert sorted(sent) == names and all(
+        (folder / path).read_bytes() == data for path, data in sent.items()
+    )
     assert (repository.messages, repository.private) == (["Upload model"], False)
-    assert not (folder / "README.md").exists() and not load_model(locate("me/new")).missing
+    assert (
+        not (folder / "README.md").exists() and not load_model(locate("me/new")).missing
+    )
     monkeypatch.setenv("HF_TOKEN", "hf_of_a_user")
     assert litebert("hub", "push", folder, "me/draft@draft", "--private").ok
     draft = hub.repositories["me/draft"]
@@ -227,22 +320,40 @@ def test_pushes_that_should_not_be_sent_are_refused(hub, folder: Path) -> None:
     assert hub.requests == []
 
 
-# ---- the card -------------------------------------------------------------------------------------------------------
+# ---- the card ------------------------------------------------------------------------
 
 
-def test_a_card_shows_the_run_and_the_command_but_no_paths(hub, small_model: Path, folder: Path) -> None:
-    card = model_card(small_model, name="me/new", license="apache-2.0", languages=["en", "de"])
-    header = {"license": "apache-2.0", "language": ["en", "de"], "library_name": "litebert"}
-    header |= {"pipeline_tag": "fill-mask", "tags": ["albert", "masked-lm", "sentence-order"]}
+def test_a_card_shows_the_run_and_the_command_but_no_paths(
+    hub, small_model: Path, folder: Path
+) -> None:
+    card = model_card(
+        small_model, name="me/new", license="apache-2.0", languages=["en", "de"]
+    )
+    header = {
+        "license": "apache-2.0",
+        "language": ["en", "de"],
+        "library_name": "litebert",
+    }
+    header |= {
+        "pipeline_tag": "fill-mask",
+        "tags": ["albert", "masked-lm", "sentence-order"],
+    }
     assert ModelCard(card).data.to_dict() == header
-    assert f"{sum(p.numel() for p in load_model(folder).network.parameters()):,} parameters" in card
+    assert (
+        f"{sum(p.numel() for p in load_model(folder).network.parameters()):,}"
+        " parameters" in card
+    )
     assert "## Training" not in card
 
     # The folder of a run, as pretraining leaves it: setting, value, origin
-    place, rows = folder.parent, [("eval", 0, 9.5), ("train", 7, 8.5), ("eval", 8, 7.25)]
+    place = folder.parent
+    rows = [("eval", 0, 9.5), ("train", 7, 8.5), ("eval", 8, 7.25)]
     settings = {
         "optim.learning_rate": (0.001, "command line: optim.learning_rate=0.001"),
-        **dict.fromkeys(("data.corpus", "start.model", "distil.teacher", "teacher.run"), ("/home/me", "flag")),
+        **dict.fromkeys(
+            ("data.corpus", "start.model", "distil.teacher", "teacher.run"),
+            ("/home/me", "flag"),
+        ),
         "data.mix": (["/home/me/other"], "flag"),
         "data.weights": ([3, 1], "flag"),
         "train.seed": (1, "default"),
@@ -250,15 +361,29 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(hub, small_model: Pat
         "train.steps": (70, "measured here"),
         "optim.beta1": (0.9, "recipe laptop"),
     }
-    values, origins = ({name: each[n] for name, each in settings.items()} for n in (0, 1))
-    recorded = {"litebert": "0.1.0", "settings": values, "origins": origins, "data": {"training corpus": "c0ffee"}}
+    values, origins = (
+        {name: each[n] for name, each in settings.items()} for n in (0, 1)
+    )
+    recorded = {
+        "litebert": "0.1.0",
+        "settings": values,
+        "origins": origins,
+        "data": {"training corpus": "c0ffee"},
+    }
     (place / "run.json").write_text(json.dumps(recorded))
-    lines = (json.dumps({"kind": kind, "step": step, "masked_lm_loss": loss}) for kind, step, loss in rows)
+    lines = (
+        json.dumps({"kind": kind, "step": step, "masked_lm_loss": loss})
+        for kind, step, loss in rows
+    )
     (place / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    text, command = model_card(folder), "litebert distil TEACHER --corpus CORPUS --from MODEL --teacher RUN"
-    assert all(part in text for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`"))
+    text = model_card(folder)
+    command = "litebert distil TEACHER --corpus CORPUS --from MODEL --teacher RUN"
+    assert all(
+        part in text
+        for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`")
+    )
     assert "/home/me" not in text and "train.seed" not in text
-    words = """'data.mix=["CORPUS"]' 'data.weights=[3, 1]' optim.learning_rate=0.001 train.steps=70"""
+    words = """'data.mix=["CORPUS"]' 'data.weights=[3, 1]' optim.learning_rate=0.001 train.steps=70"""  # noqa: E501
     assert f"{command} --recipe laptop --name {place.name} {words}\n" in text
 
     # Our own card is written again, a card of the user's is sent unchanged.
@@ -267,26 +392,48 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     assert planned.value["card"] == "made" and 'license: "mit"' in planned.text
     (folder / "README.md").write_text("---\nlicense: mit\n---\nMine.\n")
     hub_push(folder, "me/new")
-    assert hub.repositories["me/new"].files["README.md"] == (folder / "README.md").read_bytes()
+    assert (
+        hub.repositories["me/new"].files["README.md"]
+        == (folder / "README.md").read_bytes()
+    )
     with pytest.raises(LitebertError, match="LB-637"):
         hub_push(folder, "me/new", license="mit")
 
-    result = {"task": "mine", "key_measure": "accuracy", "evaluations": 2, "fresh": [], "doubts": ["it is odd"]}
-    result |= {"last": {"step": 8, "accuracy": 0.75}, "best": {"step": 4, "accuracy": 0.875}}
+    result = {
+        "task": "mine",
+        "key_measure": "accuracy",
+        "evaluations": 2,
+        "fresh": [],
+        "doubts": ["it is odd"],
+    }
+    result |= {
+        "last": {"step": 8, "accuracy": 0.75},
+        "best": {"step": 4, "accuracy": 0.875},
+    }
     for baseline, shown in (({}, "0.75 |"), ({"accuracy": 0.5}, "0.75 | 0.5 |")):
         (place / "result.json").write_text(json.dumps(result | {"baseline": baseline}))
-        assert f"| accuracy | {shown}\n" in model_card(folder) and "**Warning**: it is odd.\n" in model_card(folder)
+        assert f"| accuracy | {shown}\n" in model_card(
+            folder
+        ) and "**Warning**: it is odd.\n" in model_card(folder)
     shutil.copytree(folder, place / "best")
     assert "| accuracy | 0.875 | 0.5 |\n" in model_card(place / "best")
 
 
-LABELS = {"sequence-classification": ("no", "yes"), "token-classification": ("O", "B", "I")}
+LABELS = {
+    "sequence-classification": ("no", "yes"),
+    "token-classification": ("O", "B", "I"),
+}
 CONDITIONAL = "conditional-question-answering"
 
 
-@pytest.mark.parametrize("kind", ["", *LABELS, "question-answering", CONDITIONAL, "multiple-choice"])
-def test_the_code_in_a_card_runs_and_names_what_transformers_lacks(kind: str, folder: Path) -> None:
-    config, draws = read_config(folder), torch.Generator().manual_seed(1)
+@pytest.mark.parametrize(
+    "kind", ["", *LABELS, "question-answering", CONDITIONAL, "multiple-choice"]
+)
+def test_the_code_in_a_card_runs_and_names_what_transformers_lacks(
+    kind: str, folder: Path
+) -> None:
+    config = read_config(folder)
+    draws = torch.Generator().manual_seed(1)
     if kind:
         head = HeadConfig(kind=kind, labels=LABELS.get(kind, ()))
         save_model(AlbertForTask(config, head, generator=draws), folder)

@@ -24,8 +24,18 @@ TEXTS = [f"Anna walked {number} times to the cold river." for number in range(40
 
 @pytest.fixture(scope="module")
 def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    shape = {"embedding_size": 32, "hidden_size": 128, "num_hidden_layers": 3, "intermediate_size": 512}
-    return save_random(tmp_path_factory.mktemp("float"), Tokenizer.load(corpus / "tokenizer"), std=0.02, **shape)
+    shape = {
+        "embedding_size": 32,
+        "hidden_size": 128,
+        "num_hidden_layers": 3,
+        "intermediate_size": 512,
+    }
+    return save_random(
+        tmp_path_factory.mktemp("float"),
+        Tokenizer.load(corpus / "tokenizer"),
+        std=0.02,
+        **shape,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +61,17 @@ def test_the_command_makes_the_same_copy_and_warns_of_one_that_differs_much(
     assert "measure it with --evaluate" in shell.litebert(*words).stderr
 
 
-def test_unsupported_uses_of_eight_bit_copies_are_refused(folder: Path, eight: Path, tmp_path: Path) -> None:
+def test_unsupported_uses_of_eight_bit_copies_are_refused(
+    folder: Path, eight: Path, tmp_path: Path
+) -> None:
     output = tmp_path / "out"
     calls = [
         ("LB-663", lambda: load_model(eight)),  # for training
         ("LB-663", lambda: start_from(AlbertForPretraining(read_config(eight)), eight)),
-        ("LB-664", lambda: Teacher.load(eight, Tokenizer.load(folder), dtype=torch.float32)),
+        (
+            "LB-664",
+            lambda: Teacher.load(eight, Tokenizer.load(folder), dtype=torch.float32),
+        ),
         ("LB-872", lambda: litebert.load(eight).explain("similar", *TEXTS[:2])),
         ("LB-617", lambda: quantize(eight, output, texts=TEXTS)),
         ("LB-618", lambda: quantize(folder, output, texts=TEXTS[:3])),
@@ -73,17 +88,25 @@ def test_unsupported_uses_of_eight_bit_copies_are_refused(folder: Path, eight: P
     ):
         shell.assert_error(shell.litebert(*words), 1, code)
         assert not output.exists()
-    with pytest.raises(OSError, match="no file named"):  # transformers would draw random weights
+    # transformers would draw random weights
+    with pytest.raises(OSError, match="no file named"):
         transformers.AlbertModel.from_pretrained(eight)
 
 
 HALF = "ffn.quantized"  # how the name of one matrix of numbers ends
 DAMAGES: dict[str, tuple[str, str, Callable[[Tensor], Tensor] | None]] = {
-    **{f"no {ending}": ("LB-660", ending, None) for ending in ("ffn.scale", HALF, "albert.ranges")},
+    **{
+        f"no {ending}": ("LB-660", ending, None)
+        for ending in ("ffn.scale", HALF, "albert.ranges")
+    },
     "means of one block": ("LB-606", "albert.shifts", lambda means: means[:, :1]),
     "ranges of fewer steps": ("LB-606", "albert.ranges", lambda ranges: ranges[:2]),
     "ranges back to front": ("LB-666", "albert.ranges", lambda ranges: ranges.flip(-1)),
-    "a range that is no number": ("LB-607", "albert.ranges", lambda ranges: ranges * torch.nan),
+    "a range that is no number": (
+        "LB-607",
+        "albert.ranges",
+        lambda ranges: ranges * torch.nan,
+    ),
     "a negative scale": ("LB-666", "albert.pooler.scale", lambda scale: -scale),
     "wider numbers": ("LB-606", HALF, lambda numbers: numbers.to(torch.int32)),
     "float numbers": ("LB-606", HALF, lambda numbers: numbers.float()),
@@ -92,7 +115,9 @@ DAMAGES: dict[str, tuple[str, str, Callable[[Tensor], Tensor] | None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_copy_gives_one_error(eight: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_copy_gives_one_error(
+    eight: Path, tmp_path: Path, damage: str
+) -> None:
     (code, ending, change), tensors = DAMAGES[damage], load_file(eight / INT8_FILE)
     name = next(name for name in tensors if name.endswith(ending))
     whole = tensors.pop(name)

@@ -1,4 +1,6 @@
-"""Verbs on strings: the network's results for any head, in little memory, never NaN, and explained by words."""
+"""Verbs on strings: the network's results for any head, in little memory, never NaN,
+and explained by words.
+"""
 
 import math
 from collections.abc import Callable
@@ -18,23 +20,43 @@ from litebert.inference.verbs import VERBS as TABLE
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.memory import run_in_child
-from tests.networks import CHOICES, LABELS, SPANS, SPANS_OR_NONE, TAGS, config_for, save_random
+from tests.networks import (
+    CHOICES,
+    LABELS,
+    SPANS,
+    SPANS_OR_NONE,
+    TAGS,
+    config_for,
+    save_random,
+)
 
 STEPS = 4
 CONTEXT = "In the morning Anna walked to the house. There Anna found a red ball."
 SCORE = LABELS.model_copy(update={"labels": ("score",), "problem_type": "regression"})
-SEVERAL = LABELS.model_copy(update={"labels": ("a", "b", "c"), "problem_type": "multi_label_classification"})
+SEVERAL = LABELS.model_copy(
+    update={"labels": ("a", "b", "c"), "problem_type": "multi_label_classification"}
+)
 Write = Callable[..., Path]
 
 
 @pytest.fixture
 def write_model(corpus: Path, tmp_path: Path) -> Write:
-    """Return a function that writes a random model with a head, or the heads of pretraining."""
+    """Return a function that writes a random model with a head, or the heads of
+    pretraining.
+    """
     tokenizer = Tokenizer.load(corpus / "tokenizer")
-    return partial(save_random, tmp_path, tokenizer, num_hidden_layers=STEPS, max_position_embeddings=48)
+    return partial(
+        save_random,
+        tmp_path,
+        tokenizer,
+        num_hidden_layers=STEPS,
+        max_position_embeddings=48,
+    )
 
 
-@pytest.mark.parametrize(("head", "read"), [(SCORE, lambda logits: logits), (SEVERAL, torch.sigmoid)])
+@pytest.mark.parametrize(
+    ("head", "read"), [(SCORE, lambda logits: logits), (SEVERAL, torch.sigmoid)]
+)
 def test_a_score_and_several_labels_are_read_as_trained(
     write_model: Write, head: HeadConfig, read: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
@@ -44,41 +66,63 @@ def test_a_score_and_several_labels_are_read_as_trained(
         logits = model.network(Batch.from_lists([encoding.ids], [encoding.segments]))[0]
     found = model.classify("Anna found it.")
     assert list(found.values.values()) == pytest.approx(read(logits).tolist(), abs=1e-5)
-    assert head is SCORE or found.labels == tuple(name for name, value in found.values.items() if value >= 0.5)
+    assert head is SCORE or found.labels == tuple(
+        name for name, value in found.values.items() if value >= 0.5
+    )
 
 
-def test_a_network_may_have_more_word_vectors_than_pieces_and_never_fewer(write_model: Write) -> None:
+def test_a_network_may_have_more_word_vectors_than_pieces_and_never_fewer(
+    write_model: Write,
+) -> None:
     size = Tokenizer.load(write_model(None)).vocab_size
-    assert len(litebert.load(write_model(None, vocab_size=size + 7)).fill("Anna [MASK].", top=3)) == 3
+    assert (
+        len(
+            litebert.load(write_model(None, vocab_size=size + 7)).fill(
+                "Anna [MASK].", top=3
+            )
+        )
+        == 3
+    )
     with pytest.raises(LitebertError, match="LB-677"):
         litebert.load(write_model(None, vocab_size=size - 1))
 
 
 def test_a_wordpiece_that_continues_a_word_is_joined_to_it(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "seen", "##seen"])
+        "\n".join(
+            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "seen", "##seen"]
+        )
     )
     tokenizer = Tokenizer.load(tmp_path)
     network = AlbertForPretraining(config_for(tokenizer))
     with torch.no_grad():
         network.masked_lm.bias[tokenizer.id("##seen")] = 50
     best = Model(network, tokenizer).fill("An un[MASK] cat, [MASK].", top=1)[0]
-    assert (best.text, best.words) == ("An unseen cat, seen.", ("seen", "seen"))  # one word, whatever it continues
+    # one word, whatever it continues
+    assert (best.text, best.words) == ("An unseen cat, seen.", ("seen", "seen"))
 
 
 def test_an_empty_second_text_is_no_pair(write_model: Write) -> None:
     model = litebert.load(write_model(LABELS))
     mixed = model.classify(["Anna walked.", "A"], ["", "It was quiet."])
-    for found, alone in zip(mixed, (model.classify("Anna walked."), model.classify("A", "It was quiet.")), strict=True):
+    for found, alone in zip(
+        mixed,
+        (model.classify("Anna walked."), model.classify("A", "It was quiet.")),
+        strict=True,
+    ):
         assert found.values == pytest.approx(alone.values, abs=1e-5)
 
 
-def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(write_model: Write) -> None:
+def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(
+    write_model: Write,
+) -> None:
     model = litebert.load(write_model(TAGS))
     for text in (" Anna walked. ", "  " + " ".join([CONTEXT] * 12)):
         tagged = model.tag(text)
         assert "".join(each.word for each in tagged) == text.replace(" ", "")
-        assert [text[each.start : each.end] for each in tagged] == [each.word for each in tagged]
+        assert [text[each.start : each.end] for each in tagged] == [
+            each.word for each in tagged
+        ]
     assert [each.word for each in model.tag("दिल्ली में Mu\u0308nchen, a.b")] == [
         "दिल्ली",
         "में",
@@ -88,14 +132,18 @@ def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(write_mode
     ]
 
 
-def test_no_question_has_no_choice_and_every_choice_is_a_text(write_model: Write) -> None:
+def test_no_question_has_no_choice_and_every_choice_is_a_text(
+    write_model: Write,
+) -> None:
     model = litebert.load(write_model(CHOICES))
     assert model.choose_all([]) == []
     with pytest.raises(LitebertError, match="LB-611"):
         model.choose_all([("Who?", ["Anna", None], "")])
 
 
-def test_a_conditional_head_can_answer_that_there_is_no_answer(write_model: Write) -> None:
+def test_a_conditional_head_can_answer_that_there_is_no_answer(
+    write_model: Write,
+) -> None:
     model = litebert.load(write_model(SPANS_OR_NONE))
     head = model.network.head
     for sign in (1, -1):
@@ -106,15 +154,24 @@ def test_a_conditional_head_can_answer_that_there_is_no_answer(write_model: Writ
         assert (model.answer("Who?", CONTEXT)[0].text == "") == (sign == 1)
 
 
-def test_a_context_without_a_word_is_shown_to_have_no_answer(write_model: Write) -> None:
+def test_a_context_without_a_word_is_shown_to_have_no_answer(
+    write_model: Write,
+) -> None:
     found = litebert.load(write_model(SPANS)).answer("Who?", "\u0301")
-    assert not found and TABLE["answer"].line({"question": "Who?"}, found) == "Who?\n(no answer in this text)"
+    assert (
+        not found
+        and TABLE["answer"].line({"question": "Who?"}, found)
+        == "Who?\n(no answer in this text)"
+    )
 
 
 @pytest.mark.parametrize("head", [SPANS, SPANS_OR_NONE], ids=lambda head: head.kind)
-def test_several_documents_are_one_ranking(write_model: Write, head: HeadConfig) -> None:
+def test_several_documents_are_one_ranking(
+    write_model: Write, head: HeadConfig
+) -> None:
     documents = ["Bert slept. Nobody knew.", CONTEXT]
-    model = litebert.load(write_model(head, seed=5))  # whose best spans all have a character
+    # whose best spans all have a character
+    model = litebert.load(write_model(head, seed=5))
     found = model.answer("What did Anna find?", documents, top=200)
     assert {each.document for each in found} == {0, 1}
     assert sum(each.probability for each in found) == pytest.approx(1, abs=1e-4)
@@ -129,24 +186,38 @@ VERBS: dict[str, tuple[HeadConfig | None, Callable[[Model], object]]] = {
     "embed": (None, lambda model: model.embed(["Anna walked."])),
     "classify": (LABELS, lambda model: model.classify(["Anna found it."])),
     "tag": (TAGS, lambda model: model.tag(["Anna found it."])),
-    "choose": (CHOICES, lambda model: model.choose("Who?", ["Anna", "Bert"], context=CONTEXT)),
+    "choose": (
+        CHOICES,
+        lambda model: model.choose("Who?", ["Anna", "Bert"], context=CONTEXT),
+    ),
     "answer": (SPANS, lambda model: model.answer("Who walked?", CONTEXT)),
-    "answer or none": (SPANS_OR_NONE, lambda model: model.answer("Who walked?", CONTEXT)),
+    "answer or none": (
+        SPANS_OR_NONE,
+        lambda model: model.answer("Who walked?", CONTEXT),
+    ),
 }
 ONE_MATRIX = "feed_forward.0.output"
 HEADS = {"fill": "masked_lm.dense", "classify": "head.", "answer or none": "head."}
 
 
-@pytest.mark.parametrize(("verb", "weight"), [*((verb, ONE_MATRIX) for verb in VERBS), *HEADS.items()])
-def test_every_verb_refuses_non_finite_outputs(write_model: Write, verb: str, weight: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "weight"), [*((verb, ONE_MATRIX) for verb in VERBS), *HEADS.items()]
+)
+def test_every_verb_refuses_non_finite_outputs(
+    write_model: Write, verb: str, weight: str
+) -> None:
     head, call = VERBS[verb]
     model = litebert.load(write_model(head, far_too_large=weight))
-    with pytest.raises(DamagedError, match=r"LB-472[\s\S]*3e\+38[\s\S]*weight") as caught:
+    with pytest.raises(
+        DamagedError, match=r"LB-472[\s\S]*3e\+38[\s\S]*weight"
+    ) as caught:
         call(model)
     assert weight in str(caught.value) or weight in HEADS.values()
 
 
-def test_control_without_the_check_such_outputs_are_given(write_model: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_check_such_outputs_are_given(
+    write_model: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("litebert.folder.model.refuse_non_finite", lambda _: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_every_verb_refuses_non_finite_outputs(write_model, "embed", ONE_MATRIX)
@@ -176,11 +247,16 @@ print(used() - before)
 
 
 LONG = [("embed", SPANS.kind, 10_000_000, 64), ("answer", SPANS.kind, 2_500_000, 64)]
-LONG += [pytest.param("answer", h.kind, 10_000_000, 100, marks=pytest.mark.slow) for h in (SPANS, SPANS_OR_NONE)]
+LONG += [
+    pytest.param("answer", h.kind, 10_000_000, 100, marks=pytest.mark.slow)
+    for h in (SPANS, SPANS_OR_NONE)
+]
 
 
 @pytest.mark.parametrize(("verb", "kind", "size", "megabytes"), LONG)
-def test_a_long_text_takes_little_memory_besides_itself(verb: str, kind: str, size: int, megabytes: int) -> None:
+def test_a_long_text_takes_little_memory_besides_itself(
+    verb: str, kind: str, size: int, megabytes: int
+) -> None:
     (more,) = run_in_child(MEASURE, verb, kind, size)
     assert int(more) < megabytes * 1_000_000
 
@@ -196,7 +272,11 @@ def test_verbs_whose_answer_grows_with_the_text_refuse_a_very_long_one() -> None
 
 # Explanations
 
-PHRASES = ["a small cat sat on a mat", "a fine film, a dull play", "who sat on the mat?"]
+PHRASES = [
+    "a small cat sat on a mat",
+    "a fine film, a dull play",
+    "who sat on the mat?",
+]
 
 
 @cache
@@ -204,7 +284,11 @@ def _model(head: HeadConfig | None) -> Model:
     tokenizer = Tokenizer.from_model(train_tokenizer(PHRASES * 20, vocab_size=38))
     config = config_for(tokenizer, max_position_embeddings=48, initializer_range=0.2)
     draws = torch.Generator().manual_seed(1)
-    network = AlbertForTask(config, head, generator=draws) if head else AlbertForPretraining(config, generator=draws)
+    network = (
+        AlbertForTask(config, head, generator=draws)
+        if head
+        else AlbertForPretraining(config, generator=draws)
+    )
     return Model(network, tokenizer)
 
 
@@ -229,31 +313,48 @@ def test_attributions_add_up_and_name_every_word(case: str) -> None:
     with torch.inference_mode():  # of a caller
         found = model.explain(verb, *texts)
     total = sum(word.attribution for word in found.words)
-    assert total == pytest.approx(found.score - found.blank, abs=0.02 + abs(found.error))
+    assert total == pytest.approx(
+        found.score - found.blank, abs=0.02 + abs(found.error)
+    )
     assert abs(found.error) < 0.02
     assert any(abs(word.attribution) > 1e-4 for word in found.words)
-    assert all(word.word and word.end - word.start == len(word.word) for word in found.words)
+    assert all(
+        word.word and word.end - word.start == len(word.word) for word in found.words
+    )
     assert found.verb == verb
 
 
 def test_the_score_is_that_of_the_verbs_answer() -> None:
     model = _model(LABELS)
-    found, given = model.explain("classify", PHRASES[1]), model.classify(PHRASES[1])
-    assert found.answer == given.labels[0] and found == model.explain("classify", PHRASES[1], "")
+    found = model.explain("classify", PHRASES[1])
+    given = model.classify(PHRASES[1])
+    assert found.answer == given.labels[0] and found == model.explain(
+        "classify", PHRASES[1], ""
+    )
     assert math.exp(found.score) == pytest.approx(given.values[found.answer], rel=1e-4)
     other = next(label for label in given.values if label != found.answer)
     assert model.explain("classify", PHRASES[1], answer=other).score < found.score
-    texts = [" ".join(PHRASES * 3), PHRASES[0], "a cat", "a dog"]  # longer than the model reads
+    # longer than the model reads
+    texts = [" ".join(PHRASES * 3), PHRASES[0], "a cat", "a dog"]
     chosen = _model(CHOICES).explain("choose", *texts)
     choice = _model(CHOICES).choose(texts[0], texts[2:], context=texts[1])
-    assert math.exp(chosen.score) == pytest.approx(choice.probabilities[choice.index], rel=1e-4)
+    assert math.exp(chosen.score) == pytest.approx(
+        choice.probabilities[choice.index], rel=1e-4
+    )
 
 
 def test_explaining_leaves_the_network_that_threads_share_unchanged() -> None:
     model = _model(None)
     before = model.embed(PHRASES)
     with ThreadPoolExecutor(3) as pool:
-        assert len(set(pool.map(lambda _: model.explain("similar", *PHRASES[:2]), range(3)))) == 1
+        assert (
+            len(
+                set(
+                    pool.map(lambda _: model.explain("similar", *PHRASES[:2]), range(3))
+                )
+            )
+            == 1
+        )
     assert (model.embed(PHRASES) == before).all()
     assert all(parameter.grad is None for parameter in model.network.parameters())
 
@@ -263,7 +364,10 @@ UNEXPLAINED = [
     ("similar", PHRASES[:1], None, "LB-874"),
     ("similar", PHRASES[:2], "nonsense", "LB-875"),
     ("order", PHRASES[:2], "sideways", "LB-875"),
-    *(("fill", ["a [MASK] cat"], answer, "LB-875") for answer in ("two words", "zebra")),
+    *(
+        ("fill", ["a [MASK] cat"], answer, "LB-875")
+        for answer in ("two words", "zebra")
+    ),
     ("fill", ["a cat"], None, "LB-610"),
     ("classify", PHRASES[:1], None, "LB-615"),
     ("similar", ["a", 3], None, "LB-611"),
@@ -274,4 +378,6 @@ UNEXPLAINED = [
 def test_what_cannot_be_explained_is_refused() -> None:
     for verb, texts, answer, code in UNEXPLAINED:
         with pytest.raises(LitebertError, match=code):
-            _model(SPANS if verb == "answer" else None).explain(verb, *texts, answer=answer)
+            _model(SPANS if verb == "answer" else None).explain(
+                verb, *texts, answer=answer
+            )

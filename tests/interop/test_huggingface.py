@@ -1,5 +1,7 @@
-"""Models of transformers: folders of any age are imported (bit for bit: tests/contract), pickles never run, and
-`litebert.optimize` gives the same numbers with our engine behind a model in memory."""
+"""Models of transformers: folders of any age are imported (bit for bit:
+tests/contract), pickles never run, and `litebert.optimize` gives the same numbers with
+our engine behind a model in memory.
+"""
 
 import copy
 import inspect
@@ -35,26 +37,41 @@ from tests.networks import random_model
 
 def _theirs(name: str, folder: Path, **changes: object) -> hf.PreTrainedModel:
     """Save a small model as transformers saves it, all weights random."""
-    model = random_model(name, **({"vocab_size": 36, "max_position_embeddings": 40} | changes))
+    model = random_model(
+        name, **({"vocab_size": 36, "max_position_embeddings": 40} | changes)
+    )
     model.save_pretrained(folder)
     return model
 
 
 @pytest.mark.parametrize("kind", ["archive", "stream", "shards", "float16", "bfloat16"])
-def test_weights_of_every_format_become_one_file_of_float32(tmp_path: Path, kind: str) -> None:
-    source, output = tmp_path / "in", tmp_path / "out"
+def test_weights_of_every_format_become_one_file_of_float32(
+    tmp_path: Path, kind: str
+) -> None:
+    source = tmp_path / "in"
+    output = tmp_path / "out"
     model = _theirs("AlbertForPreTraining", source)
     if kind.startswith(("float", "bfloat")):
         model.to(getattr(torch, kind)).save_pretrained(source)
-    expected = {name: tensor.float() for name, tensor in load_file(source / "model.safetensors").items()}
+    expected = {
+        name: tensor.float()
+        for name, tensor in load_file(source / "model.safetensors").items()
+    }
     if kind == "shards":
         model.save_pretrained(source, max_shard_size="9KB")
         assert len(list(source.glob("*.safetensors"))) > 1
     elif kind in ("archive", "stream"):
         (source / "model.safetensors").unlink()
         is_archive = kind == "archive"
-        torch.save(model.state_dict(), source / "pytorch_model.bin", _use_new_zipfile_serialization=is_archive)
-        with pytest.raises(LitebertError, match=r"LB-742[\s\S]*programs[\s\S]*no code in it is run[\s\S]*-pickle$"):
+        torch.save(
+            model.state_dict(),
+            source / "pytorch_model.bin",
+            _use_new_zipfile_serialization=is_archive,
+        )
+        with pytest.raises(
+            LitebertError,
+            match=r"LB-742[\s\S]*programs[\s\S]*no code in it is run[\s\S]*-pickle$",
+        ):
             import_model(source, output)
         assert not output.exists()
     import_model(source, output, legacy_pickle=True)
@@ -66,11 +83,16 @@ def test_weights_of_every_format_become_one_file_of_float32(tmp_path: Path, kind
 def test_a_missing_sentence_order_head_is_reported(tmp_path: Path) -> None:
     _theirs("AlbertForPreTraining", tmp_path / "in", hidden_act="gelu")
     path = tmp_path / "in/model.safetensors"
-    tensors = {n: t for n, t in load_file(path).items() if not n.startswith("sop_classifier")}
+    tensors = {
+        n: t for n, t in load_file(path).items() if not n.startswith("sop_classifier")
+    }
     save_file(tensors | {"lm.extra": torch.ones(1)}, path, metadata={"format": "pt"})
     report = import_model(tmp_path / "in", tmp_path / "out")
     assert report.architecture == "AlbertForMaskedLM"
-    assert report.missing == ("sentence_order.classifier.bias", "sentence_order.classifier.weight")
+    assert report.missing == (
+        "sentence_order.classifier.bias",
+        "sentence_order.classifier.weight",
+    )
     assert report.unused == ("lm.extra",)
     assert "no sentence-order head" in report.notes[0] and "erf" in report.notes[1]
 
@@ -81,13 +103,20 @@ def test_settings_that_are_known_to_be_wrong_are_overruled(tmp_path: Path) -> No
     assert not any("gelu" in note for note in chosen.notes)
     import_model(tmp_path / "in", tmp_path / "out", activation="gelu_new")
     assert read_config(tmp_path / "out").hidden_act == "gelu_new"
-    xlarge = doubts(AlbertConfig(hidden_size=2048, num_attention_heads=32, hidden_act="gelu"))
-    assert "--activation" in xlarge["hidden_act"] and "set it to 16" in xlarge["num_attention_heads"]
+    xlarge = doubts(
+        AlbertConfig(hidden_size=2048, num_attention_heads=32, hidden_act="gelu")
+    )
+    assert (
+        "--activation" in xlarge["hidden_act"]
+        and "set it to 16" in xlarge["num_attention_heads"]
+    )
     assert doubts(AlbertConfig()) == {}
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
-def test_a_vocabulary_or_a_pipeline_becomes_a_complete_folder(tmp_path: Path, is_bare: bool) -> None:
+def test_a_vocabulary_or_a_pipeline_becomes_a_complete_folder(
+    tmp_path: Path, is_bare: bool
+) -> None:
     _theirs("AlbertModel", tmp_path / "in", vocab_size=36 if is_bare else 30)
     lines = ["the cat sat on the mat", "a dog ran after the cat"] * 9
     made = Tokenizer.from_model(train_tokenizer(lines, vocab_size=30))
@@ -95,18 +124,27 @@ def test_a_vocabulary_or_a_pipeline_becomes_a_complete_folder(tmp_path: Path, is
     if is_bare:
         shutil.copy(tmp_path / "made/spiece.model", tmp_path / "in")
     else:
-        hf.AlbertTokenizer.from_pretrained(tmp_path / "made").save_pretrained(tmp_path / "in")
+        hf.AlbertTokenizer.from_pretrained(tmp_path / "made").save_pretrained(
+            tmp_path / "in"
+        )
         assert not (tmp_path / "in/spiece.model").exists()
     report = import_model(tmp_path / "in", tmp_path / "out")
     assert (tmp_path / "out/spiece.model").is_file()
-    ours, theirs = Tokenizer.load(tmp_path / "out"), hf.AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert (ours.hash == made.hash or not is_bare) and ours.encode_ids(lines) == made.encode_ids(lines)
-    assert theirs("a cat", "the dog")["input_ids"] == ours.encode("a cat", "the dog").ids
+    ours = Tokenizer.load(tmp_path / "out")
+    theirs = hf.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert (ours.hash == made.hash or not is_bare) and ours.encode_ids(
+        lines
+    ) == made.encode_ids(lines)
+    assert (
+        theirs("a cat", "the dog")["input_ids"] == ours.encode("a cat", "the dog").ids
+    )
     assert theirs.model_max_length == 40
     assert ("the tokenizer has 30 pieces, the network 36" in report.notes) == is_bare
 
 
-def test_the_command_reports_what_is_missing_and_leaves_nothing_of_a_damaged_folder(tmp_path: Path) -> None:
+def test_the_command_reports_what_is_missing_and_leaves_nothing_of_a_damaged_folder(
+    tmp_path: Path,
+) -> None:
     _theirs("AlbertForMaskedLM", tmp_path / "in")
     words = ("import", "huggingface", tmp_path / "in", "--output", tmp_path / "out")
     (tmp_path / "in/tokenizer.json").write_text('{"model": ')
@@ -114,11 +152,14 @@ def test_the_command_reports_what_is_missing_and_leaves_nothing_of_a_damaged_fol
     (tmp_path / "in/tokenizer.json").write_text('{"model": {"type": "BPE"}}')
     shown = shell.litebert(*words, "--json").ok
     assert shown.json["architecture"] == "AlbertForMaskedLM"
-    assert "no pooler" in shown.stderr and "a kind that ALBERT does not use: add spiece.model" in shown.stderr
+    assert (
+        "no pooler" in shown.stderr
+        and "a kind that ALBERT does not use: add spiece.model" in shown.stderr
+    )
     shell.assert_error(shell.litebert(*words), 1, "LB-619")
 
 
-# --- old files of torch.save: whatever is in them besides tensors is never run ---------------------------------------
+# --- old files of torch.save: whatever is in them besides tensors is never run --------
 
 BASE = torch.arange(12.0).reshape(3, 4)
 
@@ -141,7 +182,10 @@ def _archive(pickled: bytes) -> bytes:
 def _stream(pickled: bytes) -> bytes:
     """Put any pickle where torch before 1.6 put the state dict."""
     system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
-    head = (pickle.dumps(each, protocol=2) for each in (0x1950A86A20F9469CFC6C, 1001, system))
+    head = (
+        pickle.dumps(each, protocol=2)
+        for each in (0x1950A86A20F9469CFC6C, 1001, system)
+    )
     return b"".join(head) + pickled + pickle.dumps([], protocol=2)
 
 
@@ -157,7 +201,8 @@ class Payload:
 
 def _payloads(touched: Path) -> dict[str, bytes]:
     """Return pickles that create a file when they are run."""
-    shell, code = f"touch {touched}", f"__import__('pathlib').Path({str(touched)!r}).touch()"
+    shell = f"touch {touched}"
+    code = f"__import__('pathlib').Path({str(touched)!r}).touch()"
     run = pickle.dumps(Payload(os.system, shell), protocol=2)
     return {
         "reduce": run,
@@ -193,7 +238,10 @@ def test_control_unpickling_runs_the_payloads(tmp_path: Path) -> None:
 def _packed(data: bytes) -> bytes:
     """Compress the entries of an archive."""
     file = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as old,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for entry in old.infolist():
             archive.writestr(entry.filename, old.read(entry))
     return file.getvalue()
@@ -210,12 +258,17 @@ REFUSED = {
     "many lists": _archive(b"\x80\x02" + b"]" * 250_000 + b"."),
     "nothing": b"",
     "another format": b"no such format",
-    **{f"{start!r}, then 4 GB of zeros": start for start in (b"PK\x03\x04", b"\x80\x02", b"\x80\x02]")},
+    **{
+        f"{start!r}, then 4 GB of zeros": start
+        for start in (b"PK\x03\x04", b"\x80\x02", b"\x80\x02]")
+    },
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_file_without_a_state_dict_is_refused_in_little_memory(tmp_path: Path, name: str) -> None:
+def test_a_file_without_a_state_dict_is_refused_in_little_memory(
+    tmp_path: Path, name: str
+) -> None:
     path = tmp_path / "pytorch_model.bin"
     path.write_bytes(REFUSED[name])
     if "4 GB" in name:
@@ -225,8 +278,14 @@ def test_a_file_without_a_state_dict_is_refused_in_little_memory(tmp_path: Path,
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4))
-def test_changed_bytes_give_the_tensors_or_an_error(tmp_path_factory, changes: list[tuple[int, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4
+    )
+)
+def test_changed_bytes_give_the_tensors_or_an_error(
+    tmp_path_factory, changes: list[tuple[int, int]]
+) -> None:
     data = bytearray(_saved({"w": BASE}))
     for place, value in changes:
         data[place % len(data)] = value
@@ -237,59 +296,99 @@ def test_changed_bytes_give_the_tensors_or_an_error(tmp_path_factory, changes: l
     assert all(torch.equal(tensor, BASE) for tensor in read.values())
 
 
-# --- models in memory ----------------------------------------------------------------------------------------------
+# --- models in memory -----------------------------------------------------------------
 
-HEADS = ("Model", "ForPreTraining", "ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
+HEADS = (
+    "Model",
+    "ForPreTraining",
+    "ForMaskedLM",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+)
 MODELS = [(f"{family}{head}", {}) for family in ("Albert", "Bert") for head in HEADS]
-MODELS.append(("AlbertModel", {"num_hidden_groups": 3, "inner_group_num": 2, "embedding_size": 32}))
+MODELS.append(
+    (
+        "AlbertModel",
+        {"num_hidden_groups": 3, "inner_group_num": 2, "embedding_size": 32},
+    )
+)
 
 
 def _inputs() -> dict[str, Tensor]:
     ids = torch.randint(5, 90, (4, 12), generator=torch.Generator().manual_seed(2))
     mask = (torch.arange(12) < torch.tensor([12, 5, 9, 1])[:, None]).long()
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": mask * (torch.arange(12) >= 4)}
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": mask * (torch.arange(12) >= 4),
+    }
 
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
     """Return a function that tells whether the engine has run since the last call."""
-    calls, original = list[int](), Batch.from_padded
-    monkeypatch.setattr(Batch, "from_padded", lambda *rows: calls.append(1) or original(*rows))
+    calls = list[int]()
+    original = Batch.from_padded
+    monkeypatch.setattr(
+        Batch, "from_padded", lambda *rows: calls.append(1) or original(*rows)
+    )
     return lambda: bool([calls.pop() for _ in list(calls)])
 
 
 @pytest.mark.parametrize(("name", "changes"), MODELS)
 @torch.no_grad()
-def test_every_head_gives_equal_outputs(name: str, changes: dict[str, int], used: Callable[[], bool]) -> None:
-    model, inputs = random_model(name, **changes), _inputs()
-    expected, mask = model(**inputs), inputs["attention_mask"].bool()
-    alone = model(inputs["input_ids"], return_dict=False)  # without a mask, and as a tuple
+def test_every_head_gives_equal_outputs(
+    name: str, changes: dict[str, int], used: Callable[[], bool]
+) -> None:
+    model = random_model(name, **changes)
+    inputs = _inputs()
+    expected = model(**inputs)
+    mask = inputs["attention_mask"].bool()
+    # without a mask, and as a tuple
+    alone = model(inputs["input_ids"], return_dict=False)
     litebert.optimize(model)
-    found, again = model(**inputs), model(inputs["input_ids"], return_dict=False)
+    found = model(**inputs)
+    again = model(inputs["input_ids"], return_dict=False)
     assert used() and type(found) is type(expected) and found.keys() == expected.keys()
     assert isinstance(again, tuple) and len(again) == len(alone)
-    for key, value in expected.items():  # of outputs with a row per token, the real tokens
+    # of outputs with a row per token, the real tokens
+    for key, value in expected.items():
         rows = mask if value.shape[:2] == mask.shape else slice(None)
-        torch.testing.assert_close(found[key][rows], value[rows], atol=1e-5, rtol=0, msg=key)
+        torch.testing.assert_close(
+            found[key][rows], value[rows], atol=1e-5, rtol=0, msg=key
+        )
     for ours, theirs in zip(again, alone, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
 def test_outputs_in_bf16_are_near(used: Callable[[], bool]) -> None:
-    model, inputs = random_model("AlbertModel"), _inputs()
+    model = random_model("AlbertModel")
+    inputs = _inputs()
     expected = model(**inputs).pooler_output
     found = litebert.optimize(model, precision="bf16")(**inputs).pooler_output
-    assert used() and found.dtype == torch.float32 and 1e-5 < torch.dist(found, expected) / expected.norm() < 0.01
+    assert (
+        used()
+        and found.dtype == torch.float32
+        and 1e-5 < torch.dist(found, expected) / expected.norm() < 0.01
+    )
 
 
 @torch.no_grad()
-def test_calls_that_the_engine_does_not_support_go_to_the_original(used: Callable[[], bool]) -> None:
-    model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
+def test_calls_that_the_engine_does_not_support_go_to_the_original(
+    used: Callable[[], bool],
+) -> None:
+    model = litebert.optimize(random_model("AlbertModel"))
+    inputs = _inputs()
     for others, change in (
-        ({name: values.flip(1) for name, values in inputs.items()}, None),  # padding on the left
-        (inputs | {"token_type_ids": torch.zeros(1, 12, dtype=torch.int64)}, None),  # one row for all
-        ({"inputs_embeds": model.embeddings.word_embeddings(inputs["input_ids"])}, None),
+        # padding on the left
+        ({name: values.flip(1) for name, values in inputs.items()}, None),
+        # one row for all
+        (inputs | {"token_type_ids": torch.zeros(1, 12, dtype=torch.int64)}, None),
+        (
+            {"inputs_embeds": model.embeddings.word_embeddings(inputs["input_ids"])},
+            None,
+        ),
         (inputs | {"output_attentions": True}, None),
         (inputs | {"output_hidden_states": True}, None),
         (inputs, model.bfloat16),
@@ -299,26 +398,36 @@ def test_calls_that_the_engine_does_not_support_go_to_the_original(used: Callabl
         assert used()
         if change:
             change()
-        found, expected = model(**others), model.forward.original(**others)
+        found = model(**others)
+        expected = model.forward.original(**others)
         assert not used() and found.keys() == expected.keys()
         assert torch.equal(found.pooler_output, expected.pooler_output)
         model.float()
 
 
-def test_training_and_gradients_are_those_of_the_original(used: Callable[[], bool]) -> None:
-    model, inputs = random_model("AlbertForSequenceClassification"), _inputs()
+def test_training_and_gradients_are_those_of_the_original(
+    used: Callable[[], bool],
+) -> None:
+    model = random_model("AlbertForSequenceClassification")
+    inputs = _inputs()
     twin = copy.deepcopy(model)
     litebert.optimize(model)
     for one in (model.train(), twin.train()):
         torch.manual_seed(1)
         one(**inputs, labels=torch.tensor([0, 1, 0, 1])).loss.backward()
-    gradients = [(ours.grad, theirs.grad) for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True)]
+    gradients = [
+        (ours.grad, theirs.grad)
+        for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True)
+    ]
     assert not used() and all(a is b is None or torch.equal(a, b) for a, b in gradients)
 
 
 @torch.no_grad()
-def test_new_weights_take_effect_at_once_and_a_copy_has_its_own(used: Callable[[], bool]) -> None:
-    model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
+def test_new_weights_take_effect_at_once_and_a_copy_has_its_own(
+    used: Callable[[], bool],
+) -> None:
+    model = litebert.optimize(random_model("AlbertModel"))
+    inputs = _inputs()
     before = model(**inputs)[1]
     twin = copy.deepcopy(model)
     for parameter in twin.parameters():
@@ -329,20 +438,31 @@ def test_new_weights_take_effect_at_once_and_a_copy_has_its_own(used: Callable[[
     assert used()
     after = model(**inputs)[1]
     assert used() and not torch.allclose(before, after, atol=1e-3)
-    torch.testing.assert_close(after, model.forward.original(**inputs)[1], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        after, model.forward.original(**inputs)[1], atol=1e-5, rtol=0
+    )
 
 
 @torch.no_grad()
-def test_pipelines_and_sentence_transformers_run_on_the_engine(used: Callable[[], bool]) -> None:
+def test_pipelines_and_sentence_transformers_run_on_the_engine(
+    used: Callable[[], bool],
+) -> None:
     from sentence_transformers import SentenceTransformer
 
-    texts = ["The cat sat on the [MASK].", "Paris is the [MASK] of a much larger country."]
-    pipe = hf.pipeline("fill-mask", model=str(packaged_model()), batch_size=2, device="cpu")
+    texts = [
+        "The cat sat on the [MASK].",
+        "Paris is the [MASK] of a much larger country.",
+    ]
+    pipe = hf.pipeline(
+        "fill-mask", model=str(packaged_model()), batch_size=2, device="cpu"
+    )
     expected = pipe(texts)
     litebert.optimize(pipe)
     for ours, theirs in zip(pipe(texts), expected, strict=True):
         assert [each["token"] for each in ours] == [each["token"] for each in theirs]
-        assert [each["score"] for each in ours] == pytest.approx([each["score"] for each in theirs], abs=1e-5)
+        assert [each["score"] for each in ours] == pytest.approx(
+            [each["score"] for each in theirs], abs=1e-5
+        )
     assert used()
     model = SentenceTransformer(str(packaged_model()), device="cpu")
     vectors = model.encode(texts)
@@ -350,7 +470,9 @@ def test_pipelines_and_sentence_transformers_run_on_the_engine(used: Callable[[]
     assert abs(model.encode(texts) - vectors).max() < 1e-5 and used()
 
 
-def test_optimize_keeps_the_signature_can_be_repeated_and_refuses_other_models() -> None:
+def test_optimize_keeps_the_signature_can_be_repeated_and_refuses_other_models() -> (
+    None
+):
     model = random_model("BertModel")
     expected = inspect.signature(model.forward)
     litebert.optimize(litebert.optimize(model))

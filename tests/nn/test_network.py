@@ -1,5 +1,7 @@
-"""The network: its blocks, sizes, initial weights and depth (tests/folder compares its outputs with transformers);
-and the head that reads text vectors: its inputs, and for which models it is chosen."""
+"""The network: its blocks, sizes, initial weights and depth (tests/folder compares its
+outputs with transformers); and the head that reads text vectors: its inputs, and for
+which models it is chosen.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,13 @@ from litebert.study import sizes_of
 from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import Prepared, finetune, prepare
 
-SIZES = {"vocab_size": 60, "embedding_size": 12, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3}
+SIZES = {
+    "vocab_size": 60,
+    "embedding_size": 12,
+    "hidden_size": 24,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 3,
+}
 SMALL = AlbertConfig(**SIZES, intermediate_size=40, max_position_embeddings=32)
 
 
@@ -29,13 +37,17 @@ def test_every_preset_has_the_parameters_that_sizes_prints() -> None:
         with torch.device("meta"):
             network = AlbertForPretraining(config)
         expected = sizes_of(config)
-        counts = [sum(p.numel() for p in each.parameters()) for each in (network, network.albert)]
+        counts = [
+            sum(p.numel() for p in each.parameters())
+            for each in (network, network.albert)
+        ]
         assert counts == [expected.total, expected.body], name
 
 
 PLANS = [
     ({}, "0000", "0000"),
-    ({"num_hidden_layers": 10, "num_hidden_groups": 3}, "0000111222", "0000111222"),  # int(i / layers * groups)
+    # int(i / layers * groups)
+    ({"num_hidden_layers": 10, "num_hidden_groups": 3}, "0000111222", "0000111222"),
     ({"sharing": "attention"}, "0000", "0123"),
     ({"sharing": "ffn"}, "0123", "0000"),
     ({"sharing": "none"}, "0123", "0123"),
@@ -54,28 +66,48 @@ def test_plans_name_the_blocks_of_each_step() -> None:
 
 def test_weights_start_as_a_reproducible_normal_truncated_at_two_sigma() -> None:
     config = SMALL.model_copy(update={"vocab_size": 5_000})
-    networks = [AlbertForPretraining(config, generator=torch.Generator().manual_seed(5)) for _ in range(2)]
+    networks = [
+        AlbertForPretraining(config, generator=torch.Generator().manual_seed(5))
+        for _ in range(2)
+    ]
     first, second = (network.state_dict() for network in networks)
     assert all(torch.equal(first[name], second[name]) for name in first)
     table = networks[0].albert.embedding.word.weight
     assert table.abs().max() <= 0.04
     assert table.std().item() == pytest.approx(0.0176, abs=2e-4)
-    assert all(not p.any() for n, p in networks[0].named_parameters() if n.endswith("bias"))
-    for asked, has in ((False, False), (True, True)):  # E equal to H has no projection unless asked for
-        square = SMALL.model_copy(update={"embedding_size": 24, "embedding_projection": asked})
-        assert any("projection" in name for name, _ in Albert(square).named_parameters()) is has
+    assert all(
+        not p.any() for n, p in networks[0].named_parameters() if n.endswith("bias")
+    )
+    # E equal to H has no projection unless asked for
+    for asked, has in ((False, False), (True, True)):
+        square = SMALL.model_copy(
+            update={"embedding_size": 24, "embedding_projection": asked}
+        )
+        assert (
+            any("projection" in name for name, _ in Albert(square).named_parameters())
+            is has
+        )
 
 
 @torch.no_grad()
 def test_the_head_at_the_chosen_depth_answers() -> None:
-    head, batch = HeadConfig(kind="sequence-classification", labels=("a", "b")), Batch.from_lists([[2, 7, 3], [2, 8]])
-    network, single = (AlbertForTask(SMALL, head, has_exits=has_exits).eval() for has_exits in (True, False))
-    by_step, states = network.by_step(batch), list(single.albert.states(batch))
+    head = HeadConfig(kind="sequence-classification", labels=("a", "b"))
+    batch = Batch.from_lists([[2, 7, 3], [2, 8]])
+    network, single = (
+        AlbertForTask(SMALL, head, has_exits=has_exits).eval()
+        for has_exits in (True, False)
+    )
+    by_step = network.by_step(batch)
+    states = list(single.albert.states(batch))
     assert len(by_step) == 4
     for depth in range(1, 5):
         network.albert.depth = single.albert.depth = depth
-        torch.testing.assert_close(network(batch), by_step[depth - 1], rtol=0, atol=1e-6)
-        torch.testing.assert_close(network.by_step(batch), by_step[:depth], rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            network(batch), by_step[depth - 1], rtol=0, atol=1e-6
+        )
+        torch.testing.assert_close(
+            network.by_step(batch), by_step[:depth], rtol=0, atol=1e-6
+        )
         expected = single.head(single.albert.pool(states[depth][batch.first_tokens]))
         torch.testing.assert_close(single(batch), expected, rtol=0, atol=1e-6)
 
@@ -86,74 +118,136 @@ def test_a_sequence_that_is_too_long_or_empty_is_refused() -> None:
     with pytest.raises(LitebertError, match="LB-450"):
         Batch.from_lists([[2, 3], []])
     with pytest.raises(LitebertError, match="LB-450"):
-        Batch.from_padded(torch.ones(2, 2, dtype=torch.int64), torch.tensor([[0, 0], [1, 1]]))
+        Batch.from_padded(
+            torch.ones(2, 2, dtype=torch.int64), torch.tensor([[0, 0], [1, 1]])
+        )
 
 
 # The head that reads text vectors
 
-OF_PAIRS = AlbertConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4, num_hidden_layers=2)
+OF_PAIRS = AlbertConfig(
+    vocab_size=90,
+    embedding_size=16,
+    hidden_size=32,
+    num_attention_heads=4,
+    num_hidden_layers=2,
+)
 HEAD = HeadConfig(kind="vector-classification", labels=("no", "yes"))
 DONE = [("slept", "slept"), ("walked", "slept"), ("sang", "sang"), ("sang", "walked")]
-ROWS = [f"{who} {a}.,{who} {b}.,{'same' if a == b else 'other'}" for who in ("Anna", "Bert", "Clara") for a, b in DONE]
+ROWS = [
+    f"{who} {a}.,{who} {b}.,{'same' if a == b else 'other'}"
+    for who in ("Anna", "Bert", "Clara")
+    for a, b in DONE
+]
 Plan = Callable[..., Prepared]
 
 
 def test_a_text_is_read_as_its_mean_and_a_pair_as_how_its_means_differ() -> None:
-    network = AlbertForTask(OF_PAIRS, HEAD, generator=torch.Generator().manual_seed(1)).eval()
-    batch = Batch.from_lists([[2, 7, 8, 3], [2, 7, 3, 9, 10, 3]], [[0] * 4, [0, 0, 0, 1, 1, 1]])
+    network = AlbertForTask(
+        OF_PAIRS, HEAD, generator=torch.Generator().manual_seed(1)
+    ).eval()
+    batch = Batch.from_lists(
+        [[2, 7, 8, 3], [2, 7, 3, 9, 10, 3]], [[0] * 4, [0, 0, 0, 1, 1, 1]]
+    )
     hidden = network.albert(batch)
     parts = (hidden[:4], hidden[4:7], hidden[7:], hidden[4:])
-    text, a, b, both = (torch.nn.functional.layer_norm(rows.mean(0), (32,)) for rows in parts)
-    wanted = torch.stack([torch.cat([text, torch.zeros(64)]), torch.cat([both, (a - b).abs(), a * b])])
+    text, a, b, both = (
+        torch.nn.functional.layer_norm(rows.mean(0), (32,)) for rows in parts
+    )
+    wanted = torch.stack(
+        [torch.cat([text, torch.zeros(64)]), torch.cat([both, (a - b).abs(), a * b])]
+    )
     assert torch.allclose(network(batch), network.head.dense(wanted), atol=1e-5)
 
 
 @pytest.fixture
 def plan(corpus: Path, tmp_path: Path) -> Plan:
-    """Return a function that prepares a run on pairs, by default from a model with text vectors."""
-    pairs, start = tmp_path / "pairs.csv", tmp_path / "start"
+    """Return a function that prepares a run on pairs, by default from a model with text
+    vectors.
+    """
+    pairs = tmp_path / "pairs.csv"
+    start = tmp_path / "start"
     pairs.write_text("\n".join(["text,second,label", *ROWS]) + "\n")
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     shape = OF_PAIRS.model_copy(update={"vocab_size": tokenizer.vocab_size})
-    save_model(AlbertForPretraining(shape, generator=torch.Generator().manual_seed(2)), start)
+    save_model(
+        AlbertForPretraining(shape, generator=torch.Generator().manual_seed(2)), start
+    )
     tokenizer.save(start)
 
     def prepared(*words: str, pooling: str | None = "mean") -> Prepared:
         if pooling:
             write_sentence_transformers(start, SentenceVectors(pooling, normalize=True))
-        given = ["task.name=table", f"model.start={start}", "train.precision=fp32", "train.batch_size=8"]
+        given = [
+            "task.name=table",
+            f"model.start={start}",
+            "train.precision=fp32",
+            "train.batch_size=8",
+        ]
         given += [f"data.train={pairs}", f"data.dev={pairs}", *words]
-        return prepare(resolve(FinetuneConfig, settings_from_words(given)), tmp_path / "run")
+        return prepare(
+            resolve(FinetuneConfig, settings_from_words(given)), tmp_path / "run"
+        )
 
     return prepared
 
 
-STARTS = [("mean", (), True), (None, (), False), ("cls", (), False), ("mean", ("model.pooling=cls",), False)]
-STARTS += [(None, ("model.pooling=mean",), True), ("mean", ("train.exits=true",), False)]
+STARTS = [
+    ("mean", (), True),
+    (None, (), False),
+    ("cls", (), False),
+    ("mean", ("model.pooling=cls",), False),
+]
+STARTS += [
+    (None, ("model.pooling=mean",), True),
+    ("mean", ("train.exits=true",), False),
+]
 
 
 @pytest.mark.parametrize(("pooling", "words", "is_mean"), STARTS)
-def test_the_head_follows_the_pooling(plan: Plan, pooling: str | None, words: tuple[str, ...], is_mean: bool) -> None:
+def test_the_head_follows_the_pooling(
+    plan: Plan, pooling: str | None, words: tuple[str, ...], is_mean: bool
+) -> None:
     prepared = plan(*words, pooling=pooling)
     config = prepared.config
-    assert prepared.dataset.family.head.kind == ("vector" if is_mean else "sequence") + "-classification"
+    assert (
+        prepared.dataset.family.head.kind
+        == ("vector" if is_mean else "sequence") + "-classification"
+    )
     assert config.model.pooling == ("mean" if is_mean else "cls")
-    assert (config.optim.bias_correction, config.optim.head_rate_scale) == ((True, 10) if is_mean else (None, 1))
+    assert (config.optim.bias_correction, config.optim.head_rate_scale) == (
+        (True, 10) if is_mean else (None, 1)
+    )
 
 
-def test_a_run_with_a_vector_head_learns_it_faster_and_its_model_can_start_another(plan: Plan, tmp_path: Path) -> None:
-    with pytest.raises(LitebertError, match="LB-518"):  # a head after every step has no mean
+def test_a_run_with_a_vector_head_learns_it_faster_and_its_model_can_start_another(
+    plan: Plan, tmp_path: Path
+) -> None:
+    # a head after every step has no mean
+    with pytest.raises(LitebertError, match="LB-518"):
         plan("model.pooling=mean", "train.exits=true", pooling=None)
-    prepared = plan("train.steps=60", "optim.learning_rate=1e-3", "optim.head_rate_scale=3")
-    network, optim = prepared.network(), prepared.config.optim
-    groups = build_optimizer(optim, network.named_parameters(), head_scale=optim.head_rate_scale).param_groups
-    faster = {id(p) for group in groups if group["rate_scale"] == 3 for p in group["params"]}
+    prepared = plan(
+        "train.steps=60", "optim.learning_rate=1e-3", "optim.head_rate_scale=3"
+    )
+    network = prepared.network()
+    optim = prepared.config.optim
+    groups = build_optimizer(
+        optim, network.named_parameters(), head_scale=optim.head_rate_scale
+    ).param_groups
+    faster = {
+        id(p) for group in groups if group["rate_scale"] == 3 for p in group["params"]
+    }
     assert faster == {id(p) for p in network.head.parameters()}
 
     assert finetune(prepared.resolved, tmp_path / "run", is_quiet=True) == 0
     result = Run(tmp_path / "run").outcome
     assert result.last.values["accuracy"] > result.baseline["accuracy"]
-    assert measure_split([Finetuned.open(tmp_path / "run")], tmp_path / "pairs.csv", "dev")[0] == result.last.values
+    assert (
+        measure_split(
+            [Finetuned.open(tmp_path / "run")], tmp_path / "pairs.csv", "dev"
+        )[0]
+        == result.last.values
+    )
     with pytest.raises(LitebertError, match="LB-709"):
         export_checkpoint(tmp_path / "run" / "model", tmp_path / "google")
     next_run = plan(f"model.start={tmp_path / 'run' / 'model'}", pooling=None)

@@ -1,4 +1,6 @@
-"""Small artificial corpora: shards of random pieces, and one whose token ids give their positions."""
+"""Small artificial corpora: shards of random pieces, and one whose token ids give their
+positions.
+"""
 
 from types import SimpleNamespace
 
@@ -20,13 +22,19 @@ def shard(seed: int, *, num_documents: int) -> Shard:
 
 def tokenizer(size: int, starts_word: np.ndarray) -> SimpleNamespace:
     """Return what sampling reads of a tokenizer."""
-    return SimpleNamespace(vocab_size=size, cls_id=2, sep_id=3, mask_id=4, starts_word=starts_word)
+    return SimpleNamespace(
+        vocab_size=size, cls_id=2, sep_id=3, mask_id=4, starts_word=starts_word
+    )
 
 
 CORPUS = [shard(1, num_documents=60), shard(2, num_documents=40)]
-STARTS = rng.uniform(0, "test-starts", np.arange(1_000)) < 0.72  # the share of pieces that start a word in English text
+# the share of pieces that start a word in English text
+STARTS = rng.uniform(0, "test-starts", np.arange(1_000)) < 0.72
 TOKENIZER = tokenizer(1_000, STARTS)
 
-# 20 documents of 12 sentences of 10 tokens; token i has the id 5 + i, and every piece is a word
-NUMBERED = Shard(np.arange(5, 2_405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12)
+# 20 documents of 12 sentences of 10 tokens; token i has the id 5 + i, and every piece
+# is a word
+NUMBERED = Shard(
+    np.arange(5, 2_405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12
+)
 NUMBERS = tokenizer(2_405, np.ones(2_405, np.bool_))

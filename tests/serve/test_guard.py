@@ -1,4 +1,6 @@
-"""Parts of the server that no client can test separately, and routes that the contract's tests leave out."""
+"""Parts of the server that no client can test separately, and routes that the
+contract's tests leave out.
+"""
 
 import asyncio
 import shutil
@@ -33,24 +35,37 @@ def test_a_body_that_arrives_too_slowly_is_refused_and_its_bytes_are_released() 
         await asyncio.sleep(0.05)
         return {"type": "http.request", "body": b" ", "more_body": True}
 
-    bodies, scope = Bodies(0.5), {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
-    for held, code in {0: "LB-963", 64 << 20: "LB-966"}.items():  # and at once if the server holds as much as it may
+    bodies = Bodies(0.5)
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "headers": [(b"content-type", b"application/json")],
+    }
+    # and at once if the server holds as much as it may
+    for held, code in {0: "LB-963", 64 << 20: "LB-966"}.items():
         bodies.held = held
         with pytest.raises(HttpError, match=code):
             asyncio.run(bodies.read(Request(scope, drip)))
         assert bodies.held == held
 
 
-def test_a_connection_beyond_the_limit_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_beyond_the_limit_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(guard, "MAX_CONNECTIONS", 1)
 
     async def connect() -> None:
-        config, state = uvicorn.Config(asyncio.Future), ServerState()
+        config = uvicorn.Config(asyncio.Future)
+        state = ServerState()
         config.load()
         made = partial(guard.PatientConnection, config, state, {})
-        async with await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0) as listener:
+        async with await asyncio.get_running_loop().create_server(
+            made, "127.0.0.1", 0
+        ) as listener:
             address = listener.sockets[0].getsockname()
-            (_, first), (reader, second) = [await asyncio.open_connection(*address) for _ in "ab"]
+            (_, first), (reader, second) = [
+                await asyncio.open_connection(*address) for _ in "ab"
+            ]
             assert (await reader.read(), len(state.connections)) == (b"", 1)
             first.close(), second.close()
 
@@ -58,50 +73,97 @@ def test_a_connection_beyond_the_limit_is_closed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:
-    """asyncio turns Nagle's algorithm off only if the protocol of the listener is given."""
+    """asyncio turns Nagle's algorithm off only if the protocol of the listener is
+    given.
+    """
     with _listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
 
-def test_a_model_has_the_name_that_is_given_or_that_of_its_run_or_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_has_the_name_that_is_given_or_that_of_its_run_or_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     served = dict[str, str]()
-    monkeypatch.setattr("litebert.serve.server.serve", lambda named, _: served.update(named))
-    paths = {"sst2": "runs/sst2/model", "mine": "models/mine", "model": "/model", "x=1": "runs/x=1", "en": "models/a"}
+    monkeypatch.setattr(
+        "litebert.serve.server.serve", lambda named, _: served.update(named)
+    )
+    paths = {
+        "sst2": "runs/sst2/model",
+        "mine": "models/mine",
+        "model": "/model",
+        "x=1": "runs/x=1",
+        "en": "models/a",
+    }
     serve(*list(paths.values())[:-1], "en=models/a", options=Options())
     assert served == paths
     with pytest.raises(LitebertError, match="LB-950"):
         serve("runs/a/model", "runs/a/best", options=Options())
 
 
-WHO = {"question": "Who?", "context": "Anna left.", "choice1": "Anna", "choice2": "Bert"}
+WHO = {
+    "question": "Who?",
+    "context": "Anna left.",
+    "choice1": "Anna",
+    "choice2": "Bert",
+}
 ROWS = {  # for each verb, of several shapes
-    "order": [{"first": "Anna left.", "second": "Bert came."}, {"first": "It rained. Anna left."}] * 2,
-    "choose": [WHO, WHO, {"question": "What?", "choice1": "a", "choice2": "b", "choice3": "c"}],
-    "answer": [{"question": "Who?", "context": "Anna left the house. " * 20}, {"question": "a", "context": "b"}],
-    "classify": [{"text": "Anna left."}, {"text": "Anna left.", "second": "Bert came."}] * 2,
+    "order": (
+        [
+            {"first": "Anna left.", "second": "Bert came."},
+            {"first": "It rained. Anna left."},
+        ]
+        * 2
+    ),
+    "choose": [
+        WHO,
+        WHO,
+        {"question": "What?", "choice1": "a", "choice2": "b", "choice3": "c"},
+    ],
+    "answer": [
+        {"question": "Who?", "context": "Anna left the house. " * 20},
+        {"question": "a", "context": "b"},
+    ],
+    "classify": (
+        [{"text": "Anna left."}, {"text": "Anna left.", "second": "Bert came."}] * 2
+    ),
 }
 
 
 @pytest.mark.parametrize("verb", ROWS)
-def test_requests_of_a_verb_share_passes_and_equal_single_ones(folders: dict[str, Path], verb: str) -> None:
-    rows, model, passes = ROWS[verb], litebert.load(folders["base" if verb == "order" else verb]), list[int]()
-    model.network.albert.embedding.register_forward_hook(lambda *given: passes.append(1))
-    together, shared = VERBS[verb].answer(model, rows), len(passes)
+def test_requests_of_a_verb_share_passes_and_equal_single_ones(
+    folders: dict[str, Path], verb: str
+) -> None:
+    rows = ROWS[verb]
+    model = litebert.load(folders["base" if verb == "order" else verb])
+    passes = list[int]()
+    model.network.albert.embedding.register_forward_hook(
+        lambda *given: passes.append(1)
+    )
+    together = VERBS[verb].answer(model, rows)
+    shared = len(passes)
     alone = [VERBS[verb].answer(model, [row])[0] for row in rows]
     assert shared < len(passes) - shared
     for one, other in zip(together, alone, strict=True):
         assert to_jsonable_python(one) == near(to_jsonable_python(other), 1e-5)
     if verb == "answer":  # a request that makes the model fail costs only itself
         jobs = [Job(verb, [row], {}, 1, None) for row in (rows[0], {})]
-        assert [getattr(found, "status", 200) for found in answer_together(model, jobs)] == [200, 500]
+        assert [
+            getattr(found, "status", 200) for found in answer_together(model, jobs)
+        ] == [200, 500]
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_model_that_gives_all_texts_one_vector_is_not_served(folders, tmp_path: Path, value: float) -> None:
+def test_a_model_that_gives_all_texts_one_vector_is_not_served(
+    folders, tmp_path: Path, value: float
+) -> None:
     folder = shutil.copytree(folders["base"], tmp_path / "model")
     assert load(str(folder), Options())
     weights = load_file(folder / "model.safetensors")
-    of_encoder = {name: torch.full_like(tensor, value) for name, tensor in weights.items() if name[:7] == "albert."}
+    of_encoder = {
+        name: torch.full_like(tensor, value)
+        for name, tensor in weights.items()
+        if name[:7] == "albert."
+    }
     save_file(weights | of_encoder, folder / "model.safetensors")
     with pytest.raises(DamagedError, match="LB-967"):
         load(str(folder), Options())
@@ -121,39 +183,66 @@ def test_steps_and_attention_show_a_number_for_each_token(server) -> None:
     means = [sum(column) / 64 for column in zip(*found["by_token"], strict=True)]
     assert means == pytest.approx(found["l2"], rel=1e-4)
     assert all(-1 <= cosine <= 1 for cosine in found["cosine"])
-    first, second = (server.ask("/v1/attention", {**LONG, "step": step}).json["result"] for step in (1, 2))
-    assert len(first["pieces"]) == len(first["heads"][0]) == 64 and first["heads"] != second["heads"]
-    assert all(sum(row) == pytest.approx(1, abs=0.004) for head in first["heads"] for row in head)
+    first, second = (
+        server.ask("/v1/attention", {**LONG, "step": step}).json["result"]
+        for step in (1, 2)
+    )
+    assert (
+        len(first["pieces"]) == len(first["heads"][0]) == 64
+        and first["heads"] != second["heads"]
+    )
+    assert all(
+        sum(row) == pytest.approx(1, abs=0.004)
+        for head in first["heads"]
+        for row in head
+    )
 
 
 def test_attention_mixes_values_as_the_network_does(folders: dict[str, Path]) -> None:
     model = litebert.load(folders["base"])
     found = attention(model, "Anna walked home.", step=2)
-    batch = Batch.from_lists([model.tokenizer.encode("Anna walked home.", frame=True).ids])
+    batch = Batch.from_lists(
+        [model.tokenizer.encode("Anna walked home.", frame=True).ids]
+    )
     before, after = list(model.network.albert.states(batch))[1:]
-    block, feed_forward = model.network.albert.attention[0], model.network.albert.feed_forward[0]
+    block = model.network.albert.attention[0]
+    feed_forward = model.network.albert.feed_forward[0]
     value = torch.unflatten(block.value(before), -1, block.heads)
-    mixed = torch.einsum("hqk,khd->qhd", torch.tensor(found["heads"]), value).flatten(-2)
+    mixed = torch.einsum("hqk,khd->qhd", torch.tensor(found["heads"]), value).flatten(
+        -2
+    )
     expected = feed_forward(block.norm(before + block.output(mixed)))
     torch.testing.assert_close(expected, after, atol=2e-3, rtol=0)
 
 
 def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None:
-    with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none") as client:
+    with openai.OpenAI(
+        base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none"
+    ) as client:
         assert [model.id for model in client.models.list()] == list(folders)
         packed = client.embeddings.create(model="base", input=TEXTS * 100)
-        plain = client.embeddings.create(model="base", input=TEXTS[0], encoding_format="float")
+        plain = client.embeddings.create(
+            model="base", input=TEXTS[0], encoding_format="float"
+        )
         with pytest.raises(openai.NotFoundError):
             client.embeddings.create(model="nobody", input="a")
-    assert [each.index for each in packed.data] == list(range(300)) and packed.version == plain.version
+    assert [each.index for each in packed.data] == list(
+        range(300)
+    ) and packed.version == plain.version
     assert packed.usage.prompt_tokens == packed.usage.total_tokens > 600
-    assert packed.data[297].embedding == pytest.approx(plain.data[0].embedding, abs=1e-6)
+    assert packed.data[297].embedding == pytest.approx(
+        plain.data[0].embedding, abs=1e-6
+    )
     ours = server.ask("/v1/embed", {"texts": TEXTS}).json["result"][0]
     length = sum(x * x for x in ours) ** 0.5
-    assert plain.data[0].embedding == pytest.approx([x / length for x in ours], abs=1e-6)
+    assert plain.data[0].embedding == pytest.approx(
+        [x / length for x in ours], abs=1e-6
+    )
 
 
-def test_a_model_in_bf16_has_a_note_on_its_distance_from_fp32(folders: dict[str, Path]) -> None:
+def test_a_model_in_bf16_has_a_note_on_its_distance_from_fp32(
+    folders: dict[str, Path],
+) -> None:
     assert load(str(folders["base"]), Options())[1]["notes"] == []
     (note,) = load(str(folders["base"]), Options(precision="bf16"))[1]["notes"]
     assert 0 < float(note.rpartition(" ")[2].removesuffix("%")) < 3

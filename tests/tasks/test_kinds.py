@@ -1,4 +1,6 @@
-"""Every family of tasks, third-party ones included, passes one harness; choices and tags are framed officially."""
+"""Every family of tasks, third-party ones included, passes one harness; choices and
+tags are framed officially.
+"""
 
 import importlib
 import sys
@@ -15,18 +17,48 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import litebert
-from litebert.config import HEADS, PROBLEMS, HeadConfig, OptimConfig, TeacherConfig, TrainConfig
+from litebert.config import (
+    HEADS,
+    PROBLEMS,
+    HeadConfig,
+    OptimConfig,
+    TeacherConfig,
+    TrainConfig,
+)
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import AnswerRow
-from litebert.tasks.finetuning import Finetuning, LabelledSet, add_teacher_logits, answer, doubts
+from litebert.tasks.finetuning import (
+    Finetuning,
+    LabelledSet,
+    add_teacher_logits,
+    answer,
+    doubts,
+)
 from litebert.tasks.kinds import text
 from litebert.tasks.kinds.family import Family, collate, targets_of
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
-from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words
-from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores, TextClassification, TextExample
+from litebert.tasks.kinds.spans import (
+    ConditionalSpanAnswering,
+    GoldAnswer,
+    SpanAnswering,
+    SpanExample,
+)
+from litebert.tasks.kinds.tagging import (
+    IGNORED,
+    TagAnswer,
+    TagExample,
+    TokenClassification,
+    encode_words,
+)
+from litebert.tasks.kinds.text import (
+    ChoiceExample,
+    MultipleChoice,
+    Scores,
+    TextClassification,
+    TextExample,
+)
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
@@ -35,31 +67,49 @@ from tests.networks import config_for, drawn
 
 
 def texts(*labels: Any) -> list[TextExample]:
-    return [TextExample(str(n), f"ball {n}", "river", label) for n, label in enumerate(labels)]
+    return [
+        TextExample(str(n), f"ball {n}", "river", label)
+        for n, label in enumerate(labels)
+    ]
 
 
 def classifier(problem: Any, *labels: str) -> TextClassification:
-    return TextClassification.of(HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem))
+    return TextClassification.of(
+        HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem)
+    )
 
 
 def on_vectors(family: TextClassification) -> TextClassification:
-    return replace(family, head=family.head.model_copy(update={"kind": "vector-classification"}))
+    return replace(
+        family, head=family.head.model_copy(update={"kind": "vector-classification"})
+    )
 
 
 CONTEXT = "Anna took a red ball to the river. David found an old map in the house."
 BALL = (GoldAnswer("red ball", 12),)
 TAGGED = [TagExample(str(n), ("Anna", "took", "ball"), (1, 0, 0)) for n in range(4)]
-CHOICES = [ChoiceExample(str(n), CONTEXT, "Where?", ("river", "ball"), n % 2) for n in range(4)]
-LABELS, SCORE = classifier("single_label_classification", "no", "yes"), classifier("regression", "score")
+CHOICES = [
+    ChoiceExample(str(n), CONTEXT, "Where?", ("river", "ball"), n % 2) for n in range(4)
+]
+LABELS = classifier("single_label_classification", "no", "yes")
+SCORE = classifier("regression", "score")
 MARKS = classifier("multi_label_classification", "red", "old")
-TAGS = TokenClassification(HeadConfig(kind="token-classification", labels=("O", "B-PER")))
+TAGS = TokenClassification(
+    HeadConfig(kind="token-classification", labels=("O", "B-PER"))
+)
 SCORED = [TextExample(str(n), "Anna", "a red ball", n / 2) for n in range(4)]
 ASKED = [SpanExample(str(n), "What?", CONTEXT, BALL if n % 2 else ()) for n in range(4)]
 ANSWERED = [replace(example, answers=BALL) for example in ASKED]
-# A family, labelled examples, and a measure with its value for always giving the commonest answer
+# A family, labelled examples, and a measure with its value for always giving the
+# commonest answer
 FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
     "classification": (LABELS, texts(0, 1, 1, 1), "accuracy", 0.75),
-    "weighted": (replace(LABELS, class_weights=(1.0, 3.0)), texts(0, 1, 1, 1), "accuracy", 0.75),
+    "weighted": (
+        replace(LABELS, class_weights=(1.0, 3.0)),
+        texts(0, 1, 1, 1),
+        "accuracy",
+        0.75,
+    ),
     "vectors": (on_vectors(LABELS), texts(0, 1, 1, 1), "accuracy", 0.75),
     "vector score": (on_vectors(SCORE), SCORED, "pearson", 0.0),
     "multi-label": (MARKS, texts((0,), (0, 1), (), (0,)), "exact_match", 0.5),
@@ -76,7 +126,12 @@ def small_tokenizer() -> Tokenizer:
     return Tokenizer.from_model(train_tokenizer([CONTEXT] * 20, vocab_size=36))
 
 
-def harness(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer, folder: Path) -> dict[str, float]:
+def harness(
+    family: Family[Any, Any],
+    examples: Sequence[Any],
+    tokenizer: Tokenizer,
+    folder: Path,
+) -> dict[str, float]:
     network = trained(family, examples, tokenizer)
     save_model(network, folder)
     loaded = load_model(folder).network
@@ -90,24 +145,37 @@ def harness(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokeni
     assert family.measures(examples, constant).keys() == measures.keys()
     rows = family.rows(examples, answers)
     assert [row.id for row in rows] == [example.id for example in examples]
-    assert all(row.expected is not None and 0 <= (row.confidence or 0) <= 1 + 1e-9 for row in rows)
+    assert all(
+        row.expected is not None and 0 <= (row.confidence or 0) <= 1 + 1e-9
+        for row in rows
+    )
     averaged = [family.averaged([each, each]) for each in answers]
-    assert [row.answer for row in family.rows(examples, averaged)] == [r.answer for r in rows]
+    assert [row.answer for row in family.rows(examples, averaged)] == [
+        r.answer for r in rows
+    ]
     assert all(family.texts(example)[0] for example in examples)
     return measures
 
 
-def trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
-    network = AlbertForTask(config_for(tokenizer), family.head, generator=torch.Generator().manual_seed(0))
+def trained(
+    family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer
+) -> AlbertForTask:
+    network = AlbertForTask(
+        config_for(tokenizer), family.head, generator=torch.Generator().manual_seed(0)
+    )
     features = family.features(examples, tokenizer, max_length=32, training=True)
     encoded = family.features(examples, tokenizer, max_length=32, training=False)
     held_out = {"dev": LabelledSet(examples, encoded)}
     train = TrainConfig(steps=1, batch_size=4, micro_batch_size=2)
-    task = Finetuning(network, family, features=features, held_out=held_out, train=train)
+    task = Finetuning(
+        network, family, features=features, held_out=held_out, train=train
+    )
     optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
     before = [parameter.detach().clone() for parameter in network.parameters()]
     (works,) = task.batches(0, 1)
-    training_step(task, works, optimizer, step=0, learning_rate=1e-3, clip_norm=1.0, seed=1)
+    training_step(
+        task, works, optimizer, step=0, learning_rate=1e-3, clip_norm=1.0, seed=1
+    )
     changed = zip(before, network.parameters(), strict=True)
     assert any(not torch.equal(old, new) for old, new in changed)
     assert task.evaluate()
@@ -122,21 +190,37 @@ def test_every_family_passes_the_harness_and_its_baseline_gives_the_commonest_an
     assert harness(family, examples, small_tokenizer, tmp_path)
     measures = family.measures(examples, family.constant(examples, examples))
     assert measures[measure] == pytest.approx(value)
-    unknown = {field.name: None for field in fields(examples[0]) if field.name in ("label", "tags", "answers")}
+    unknown = {
+        field.name: None
+        for field in fields(examples[0])
+        if field.name in ("label", "tags", "answers")
+    }
     with pytest.raises(LitebertError, match="LB-430"):
-        family.measures([replace(example, **unknown) for example in examples], family.constant(examples, examples))
+        family.measures(
+            [replace(example, **unknown) for example in examples],
+            family.constant(examples, examples),
+        )
 
 
 def test_a_result_no_better_than_chance_is_doubted() -> None:
-    rows = [AnswerRow(str(n), f"ball {n}", expected, "yes", 0.9, 1.0) for n, expected in enumerate("ab")]
+    rows = [
+        AnswerRow(str(n), f"ball {n}", expected, "yes", 0.9, 1.0)
+        for n, expected in enumerate("ab")
+    ]
     alike = [replace(row, text="ball") for row in rows]
-    assert not doubts("accuracy", {}, {}, {"dev": alike})  # equal texts must have equal answers
+    # equal texts must have equal answers
+    assert not doubts("accuracy", {}, {}, {"dev": alike})
     found = doubts("accuracy", {"accuracy": 0.5}, {"accuracy": 0.5}, {"dev": rows})
     assert [line.split()[0] for line in found] == ["accuracy", "accuracy", "every"]
     assert "0.5000 on 2 rows" in found[1]
     assert doubts("accuracy", {"accuracy": 1.0}, {"accuracy": 0.5}, {"dev": rows[:1]})
-    chance = [AnswerRow(str(n), "ball", "ab"[n % 2], "ab"[n % 3 % 2], 0.9, 1.0) for n in range(1_000)]
-    (doubt,) = doubts("accuracy", {"accuracy": 0.51}, {"accuracy": 0.5}, {"dev": chance})
+    chance = [
+        AnswerRow(str(n), "ball", "ab"[n % 2], "ab"[n % 3 % 2], 0.9, 1.0)
+        for n in range(1_000)
+    ]
+    (doubt,) = doubts(
+        "accuracy", {"accuracy": 0.51}, {"accuracy": 0.5}, {"dev": chance}
+    )
     assert "below 3.2 points may be chance" in doubt
     assert not doubts("accuracy", {"accuracy": 0.6}, {"accuracy": 0.5}, {"dev": chance})
 
@@ -155,10 +239,14 @@ def test_the_family_of_the_how_to_passes_the_harness_and_trains(
     save_model(AlbertForPretraining(config_for(small_tokenizer)), tmp_path / "model")
     small_tokenizer.save(tmp_path / "model")
     for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text("5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8")
+        (tmp_path / f"{split}.tsv").write_text(
+            "5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8"
+        )
     exec(BLOCKS[0], names)
     examples = [names["Rated"](str(n), f"ball {n}", 1 + n % 3) for n in range(6)]
-    assert "distance" in harness(names["OrderedLabels"](), examples, small_tokenizer, tmp_path)
+    assert "distance" in harness(
+        names["OrderedLabels"](), examples, small_tokenizer, tmp_path
+    )
     exec(BLOCKS[1], names)
     assert "distance" in names["run"].result["last"]
 
@@ -171,7 +259,8 @@ def test_labels_of_the_how_to_need_only_a_class_and_a_line(
     monkeypatch.delitem(sys.modules, "ordinal", raising=False)
     (tmp_path / "ordinal.py").write_text(BLOCKS[2], encoding="utf-8")
     importlib.import_module("ordinal")
-    family, examples = classifier("ordinal", "bad", "fair", "good"), texts(0, 1, 2, 2)
+    family = classifier("ordinal", "bad", "fair", "good")
+    examples = texts(0, 1, 2, 2)
     save_model(trained(family, examples, small_tokenizer), tmp_path / "model")
     small_tokenizer.save(tmp_path / "model")
     model = litebert.load(tmp_path / "model")
@@ -179,7 +268,10 @@ def test_labels_of_the_how_to_need_only_a_class_and_a_line(
     assert sum(found.values.values()) == pytest.approx(1.0)
     score = model.explain("classify", "ball", "river").score
     assert score == pytest.approx(np.log(found.values[found.labels[0]]), abs=1e-4)
-    assert family.measures(examples, family.constant(examples, examples))["accuracy"] == 0.5
+    assert (
+        family.measures(examples, family.constant(examples, examples))["accuracy"]
+        == 0.5
+    )
 
 
 def test_two_data_sets_of_one_name_are_refused() -> None:
@@ -192,34 +284,52 @@ def test_two_data_sets_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["weighted", "multi-label", "regression", "choice"])
-def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Tokenizer) -> None:
+def test_teacher_mixes_its_share_into_the_loss(
+    name: str, small_tokenizer: Tokenizer
+) -> None:
     family, examples, *_ = FAMILIES[name]
     network = trained(family, examples, small_tokenizer).eval()
     plain = family.features(examples, small_tokenizer, max_length=32, training=True)
-    own = add_teacher_logits(family, plain, examples, network, small_tokenizer, max_length=32)
-    task = Finetuning(network, family, own, {}, TrainConfig(batch_size=len(own), steps=1))
+    own = add_teacher_logits(
+        family, plain, examples, network, small_tokenizer, max_length=32
+    )
+    task = Finetuning(
+        network, family, own, {}, TrainConfig(batch_size=len(own), steps=1)
+    )
     ((work,),) = task.batches(0, 1)
     assert work.wanted is not None
-    alone, task.teacher = task.loss(work).total, TeacherConfig(weight=0.0)
+    alone = task.loss(work).total
+    task.teacher = TeacherConfig(weight=0.0)
     torch.testing.assert_close(task.loss(work).total, alone)
     task.teacher = TeacherConfig(weight=1.0, temperature=3.0)
     off = replace(work, wanted=-work.wanted)
     assert task.loss(work).total < task.loss(off).total
-    assert task.loss(replace(off, weights=2 * work.weights)).total == 2 * task.loss(off).total
+    assert (
+        task.loss(replace(off, weights=2 * work.weights)).total
+        == 2 * task.loss(off).total
+    )
 
 
 @pytest.mark.parametrize("student", ["regression", "spans", "choice"])
-def test_a_teacher_that_does_not_fit_is_refused(student: str, small_tokenizer: Tokenizer) -> None:
-    network, (family, examples, *_) = trained(*FAMILIES["classification"][:2], small_tokenizer), FAMILIES[student]
+def test_a_teacher_that_does_not_fit_is_refused(
+    student: str, small_tokenizer: Tokenizer
+) -> None:
+    network, (family, examples, *_) = (
+        trained(*FAMILIES["classification"][:2], small_tokenizer),
+        FAMILIES[student],
+    )
     with pytest.raises(LitebertError, match="LB-884"):
-        add_teacher_logits(family, [], examples, network, small_tokenizer, max_length=32)
+        add_teacher_logits(
+            family, [], examples, network, small_tokenizer, max_length=32
+        )
 
 
 # Choices and tags
 
 WORDS = (
-    "anna took a red ball to the river. david found an old map in the house near a tree ? . who went to berlin with "
-    "1,905 ( old ) maps in one bag , zürich lies north of rome"
+    "anna took a red ball to the river. david found an old map in the house near a tree"
+    " ? . who went to berlin with 1,905 ( old ) maps in one bag , zürich lies north of"
+    " rome"
 )
 FEW = settings(deadline=None, max_examples=40)
 
@@ -229,58 +339,99 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_model(train_tokenizer(WORDS.split() * 9, vocab_size=54))
 
 
-FOUR = ChoiceExample("4", CONTEXT, "What did Anna take?", ("ball", "map", "tree", "house"), 0)
+FOUR = ChoiceExample(
+    "4", CONTEXT, "What did Anna take?", ("ball", "map", "tree", "house"), 0
+)
 TWO = ChoiceExample("2", CONTEXT, "Anna went to the _ .", ("house", "river"), 1)
 THREE = ChoiceExample("3", "A tree.", "Who is near?", ("Anna", "David", "a tree"), 2)
 ALL = [FOUR, TWO, THREE]
 
 
-def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_each_alone(tokenizer: Tokenizer) -> None:
+def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_each_alone(
+    tokenizer: Tokenizer,
+) -> None:
     made = drawn(AlbertForTask(config_for(tokenizer), MultipleChoice().head))
     alone = []
     for example in ALL:  # one choice at a time, without other questions in the batch
         family = MultipleChoice(num_choices=len(example.choices))
-        (feature,) = family.features([example], tokenizer, max_length=64, training=False)
+        (feature,) = family.features(
+            [example], tokenizer, max_length=64, training=False
+        )
         pairs = zip(feature.ids, feature.segments, strict=True)
-        alone.append(torch.cat([made(Batch.from_lists([ids], [kinds]))[0] for ids, kinds in pairs]))
-    losses = [F.cross_entropy(logits[None], torch.tensor([e.label])) for logits, e in zip(alone, ALL, strict=True)]
+        alone.append(
+            torch.cat(
+                [made(Batch.from_lists([ids], [kinds]))[0] for ids, kinds in pairs]
+            )
+        )
+    losses = [
+        F.cross_entropy(logits[None], torch.tensor([e.label]))
+        for logits, e in zip(alone, ALL, strict=True)
+    ]
     family = MultipleChoice()
     features = family.features(ALL, tokenizer, max_length=64, training=True)
     found = family.losses(made, collate(features), targets_of(features))
     torch.testing.assert_close(found, torch.stack(losses), rtol=1e-5, atol=1e-6)
     answers = answer(made, tokenizer, family, ALL, max_length=64)
     for logits, scores in zip(alone, answers, strict=True):
-        np.testing.assert_allclose(scores.values, logits.softmax(0).detach().numpy(), rtol=1e-4)
+        np.testing.assert_allclose(
+            scores.values, logits.softmax(0).detach().numpy(), rtol=1e-4
+        )
 
 
 @FEW
 @given(words=st.integers(0, 60), asked=st.integers(0, 60), most=st.integers(1, 40))
 @pytest.mark.parametrize("max_length", [8, 24, 512])
-def test_framing_keeps_what_fits(tokenizer: Tokenizer, max_length: int, words: int, asked: int, most: int) -> None:
+def test_framing_keeps_what_fits(
+    tokenizer: Tokenizer, max_length: int, words: int, asked: int, most: int
+) -> None:
     example = ChoiceExample("1", "map " * words, "river " * asked, ("ball",))
     family = MultipleChoice(max_qa_length=most, num_choices=1)
-    (feature,) = family.features([example], tokenizer, max_length=max_length, training=False)
-    ids, segments = feature.ids[0], feature.segments[0]
-    context, question = tokenizer.encode_ids([example.context, *text.question_texts(example)])
+    (feature,) = family.features(
+        [example], tokenizer, max_length=max_length, training=False
+    )
+    ids = feature.ids[0]
+    segments = feature.segments[0]
+    context, question = tokenizer.encode_ids(
+        [example.context, *text.question_texts(example)]
+    )
     kept = min(len(question), most, max_length - 3)
     room = min(len(context), max_length - 3 - kept)
     assert (ids[1 : 1 + room], ids[2 + room : -1]) == (context[:room], question[-kept:])
     assert segments == [0] * (room + 2) + [1] * (kept + 1)
-    assert [n for n, token in enumerate(ids) if token == tokenizer.sep_id] == [room + 1, len(ids) - 1]
+    assert [n for n, token in enumerate(ids) if token == tokenizer.sep_id] == [
+        room + 1,
+        len(ids) - 1,
+    ]
 
 
-FILLED = [("It is _ .", "red", "It is red ."), ("_ and _", "red", "red and red"), ("_", "_", "_")]
-FILLED += [("(_)", "  old  map ", "(old map)"), ("Where\uff3f", r"a\1b", r"Wherea\1b"), ("Why?", " red ", "Why? red")]
+FILLED = [
+    ("It is _ .", "red", "It is red ."),
+    ("_ and _", "red", "red and red"),
+    ("_", "_", "_"),
+]
+FILLED += [
+    ("(_)", "  old  map ", "(old map)"),
+    ("Where\uff3f", r"a\1b", r"Wherea\1b"),
+    ("Why?", " red ", "Why? red"),
+]
 
 
 @pytest.mark.parametrize(("question", "choice", "expected"), FILLED)
-def test_a_choice_fills_every_blank_or_follows_the_question(question: str, choice: str, expected: str) -> None:
-    assert text.question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
+def test_a_choice_fills_every_blank_or_follows_the_question(
+    question: str, choice: str, expected: str
+) -> None:
+    assert text.question_texts(ChoiceExample("1", "", question, (choice,))) == [
+        expected
+    ]
 
 
 def test_accuracy_is_reported_by_group_where_there_are_several() -> None:
-    groups, family = ("middle", "high", "high", "high"), MultipleChoice()
-    asked = [ChoiceExample(str(n), "", "", ("a", "b"), label=0, group=group) for n, group in enumerate(groups)]
+    groups = ("middle", "high", "high", "high")
+    family = MultipleChoice()
+    asked = [
+        ChoiceExample(str(n), "", "", ("a", "b"), label=0, group=group)
+        for n, group in enumerate(groups)
+    ]
     answers = [Scores((0.6, 0.4))] * 2 + [Scores((0.4, 0.6)), Scores((0.6, 0.4))]
     third = pytest.approx(2 / 3)
     measured = {"accuracy": 0.75, "accuracy_high": third, "accuracy_middle": 1.0}
@@ -305,21 +456,39 @@ LONG = TagExample("2", tuple(NORTH.split()), (1, *[2] * 3, 0, *[2] * 5))
 
 
 def test_tags_of_entities_are_measured_by_f1() -> None:
-    for tags, measure in {"O B-a I-a": "f1", "O S-a B-a I-a E-a": "f1", "O U-a L-a": "f1", "O ORG": "accuracy"}.items():
-        assert replace(FAMILY, head=HEAD.model_copy(update={"labels": tuple(tags.split())})).key_measure == measure
+    for tags, measure in {
+        "O B-a I-a": "f1",
+        "O S-a B-a I-a E-a": "f1",
+        "O U-a L-a": "f1",
+        "O ORG": "accuracy",
+    }.items():
+        assert (
+            replace(
+                FAMILY, head=HEAD.model_copy(update={"labels": tuple(tags.split())})
+            ).key_measure
+            == measure
+        )
 
 
-def test_words_have_the_ids_of_the_sentence_written_with_spaces(tokenizer: Tokenizer) -> None:
+def test_words_have_the_ids_of_the_sentence_written_with_spaces(
+    tokenizer: Tokenizer,
+) -> None:
     words = ["Anna", "(", "1,905", ")", "went", ",", "to", "Zürich", "."]
     (pieces,) = encode_words(tokenizer, [words])
-    assert [number for word in pieces for number in word] == tokenizer.encode(" ".join(words)).ids
+    assert [number for word in pieces for number in word] == tokenizer.encode(
+        " ".join(words)
+    ).ids
     assert len(pieces) == len(words)
-    assert encode_words(tokenizer, [["anna", "", "\u200b", "david"]])[0][1] == [tokenizer.unk_id]
+    assert encode_words(tokenizer, [["anna", "", "\u200b", "david"]])[0][1] == [
+        tokenizer.unk_id
+    ]
 
 
 @FEW
 @given(words=st.lists(st.text(max_size=12), max_size=12))
-def test_every_word_of_any_sentence_has_pieces(tokenizer: Tokenizer, words: list[str]) -> None:
+def test_every_word_of_any_sentence_has_pieces(
+    tokenizer: Tokenizer, words: list[str]
+) -> None:
     (pieces,) = encode_words(tokenizer, [words])
     assert len(pieces) == len(words) and all(pieces)
 
@@ -330,26 +499,44 @@ def test_only_the_first_piece_of_each_word_has_a_target(tokenizer: Tokenizer) ->
     at = np.flatnonzero(feature.target != IGNORED)
     assert [pieces[place][0] for place in at] == ["▁"] * 5
     assert (feature.target[at].tolist(), feature.weight) == ([1, 2, 2, 0, 2], 5)
-    assert (feature.ids[0][0], feature.ids[0][-1]) == (tokenizer.cls_id, tokenizer.sep_id)
+    assert (feature.ids[0][0], feature.ids[0][-1]) == (
+        tokenizer.cls_id,
+        tokenizer.sep_id,
+    )
 
 
 def test_no_word_is_lost_when_a_sentence_is_cut(tokenizer: Tokenizer) -> None:
     made = drawn(AlbertForTask(config_for(tokenizer), HEAD))
     for max_length in (4, 8, 13, 99):
         examples = [SHORT, LONG, TagExample("3", ())]
-        features = FAMILY.features(examples, tokenizer, max_length=max_length, training=False)
+        features = FAMILY.features(
+            examples, tokenizer, max_length=max_length, training=False
+        )
         answers = answer(made, tokenizer, FAMILY, examples, max_length=max_length)
         assert [len(tagged.best) for tagged in answers] == [5, 10, 0]
         assert max(feature.num_tokens for feature in features) <= max_length
     learnt = FAMILY.features([LONG], tokenizer, max_length=8, training=True)
-    tags = [tag for feature in learnt for tag in feature.target.tolist() if tag != IGNORED]
+    tags = [
+        tag for feature in learnt for tag in feature.target.tolist() if tag != IGNORED
+    ]
     assert (len(learnt) > 1, tuple(tags)) == (True, LONG.tags)
 
 
 def test_rows_are_written_in_words() -> None:
     answered = TagAnswer(np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
     (row,) = FAMILY.rows([TagExample("7", ("Anna", "went"), (1, 1))], [answered])
-    assert (row.id, row.text, row.expected, row.answer) == ("7", "Anna went", "B-PER B-PER", "B-PER O")
+    assert (row.id, row.text, row.expected, row.answer) == (
+        "7",
+        "Anna went",
+        "B-PER B-PER",
+        "B-PER O",
+    )
     assert (row.confidence, row.score) == (pytest.approx(0.7), 0.5)
-    (row,) = FAMILY.rows([TagExample("7", ())], [TagAnswer(np.zeros((0, 3)))])  # without words there are no numbers
-    assert (row.expected, row.answer, row.confidence, row.score) == (None, "", None, None)
+    # without words there are no numbers
+    (row,) = FAMILY.rows([TagExample("7", ())], [TagAnswer(np.zeros((0, 3)))])
+    assert (row.expected, row.answer, row.confidence, row.score) == (
+        None,
+        "",
+        None,
+        None,
+    )

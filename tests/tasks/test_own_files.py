@@ -1,4 +1,6 @@
-"""Users' own files as data sets: formats of rows, columns, every kind of problem, splits, refusals."""
+"""Users' own files as data sets: formats of rows, columns, every kind of problem,
+splits, refusals.
+"""
 
 import csv
 import gzip
@@ -22,13 +24,29 @@ from litebert.tasks.kinds.tagging import TagExample
 from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
 from litebert.tasks.named import open_dataset
 from litebert.tasks.own import table
-from litebert.tasks.own.dataset import TextRows, draw_held_out, require_same_data, table_dataset
-from litebert.tasks.own.table import Columns, TableFile, label_of, list_of, number_of, open_table, text_of
+from litebert.tasks.own.dataset import (
+    TextRows,
+    draw_held_out,
+    require_same_data,
+    table_dataset,
+)
+from litebert.tasks.own.table import (
+    Columns,
+    TableFile,
+    label_of,
+    list_of,
+    number_of,
+    open_table,
+    text_of,
+)
 
 Write = Callable[[str, bytes | str], Path]
 STORY = "Anna took a red ball to the river in the morning."
 
-PAIRS = [{"text": "It was good, really.", "label": "pos"}, {"text": "No.", "label": "neg"}]
+PAIRS = [
+    {"text": "It was good, really.", "label": "pos"},
+    {"text": "No.", "label": "neg"},
+]
 
 
 def rows(table: TableFile) -> list[dict[str, object]]:
@@ -57,24 +75,42 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_the_same_rows_are_read_however_they_are_written(name: str, write: Write) -> None:
+def test_the_same_rows_are_read_however_they_are_written(
+    name: str, write: Write
+) -> None:
     table = open_table(write(name, WRITTEN[name]))
     assert table.columns == ("text", "label") and rows(table) == PAIRS
 
 
 FIRST_TEXTS = {
-    "raw.tsv": ('text\tlabel\n"Yes," he said.\tpos\nA "so-called" film.\tneg\n', '"Yes," he said.'),
-    "quoted.tsv": ('text\tlabel\n"Say ""yes""\tnow."\tpos\nNo.\tneg\n', 'Say "yes"\tnow.'),
-    "escaped.csv": ("text,label\n" + '"He said \\"no\\", twice.",neg\n' * 3, 'He said "no", twice.'),
-    "decimals.csv": ("text;b;c\n1,5;x, y, z;3\n2,5;plain;4\n", "1.5"),  # numbers with decimal commas
+    "raw.tsv": (
+        'text\tlabel\n"Yes," he said.\tpos\nA "so-called" film.\tneg\n',
+        '"Yes," he said.',
+    ),
+    "quoted.tsv": (
+        'text\tlabel\n"Say ""yes""\tnow."\tpos\nNo.\tneg\n',
+        'Say "yes"\tnow.',
+    ),
+    "escaped.csv": (
+        "text,label\n" + '"He said \\"no\\", twice.",neg\n' * 3,
+        'He said "no", twice.',
+    ),
+    # numbers with decimal commas
+    "decimals.csv": ("text;b;c\n1,5;x, y, z;3\n2,5;plain;4\n", "1.5"),
     "thousands.tsv": ("text\tb\n1,500\tx, y, z\n12,500\tplain\n", "1,500"),
-    "separator.csv": ('id,text\n"0","\n\x1f0"\n', "\n\x1f0"),  # the character that stands for no delimiter
-    "one-column.csv": ("text\nHello, world.\nWell; so be it.\nYes, and, no.\n", "Hello, world."),
+    # the character that stands for no delimiter
+    "separator.csv": ('id,text\n"0","\n\x1f0"\n', "\n\x1f0"),
+    "one-column.csv": (
+        "text\nHello, world.\nWell; so be it.\nYes, and, no.\n",
+        "Hello, world.",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FIRST_TEXTS)
-def test_quotes_and_delimiters_are_guessed_from_the_file(name: str, write: Write) -> None:
+def test_quotes_and_delimiters_are_guessed_from_the_file(
+    name: str, write: Write
+) -> None:
     content, text = FIRST_TEXTS[name]
     assert rows(open_table(write(name, content)))[0]["text"] == text
 
@@ -82,15 +118,26 @@ def test_quotes_and_delimiters_are_guessed_from_the_file(name: str, write: Write
 @settings(deadline=None, max_examples=60)
 @given(
     texts=st.lists(
-        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30), min_size=1, max_size=8
+        st.text(
+            st.characters(exclude_characters="\0", exclude_categories=["Cs"]),
+            max_size=30,
+        ),
+        min_size=1,
+        max_size=8,
     ),
     delimiter=st.sampled_from(",;\t|"),
 )
-def test_what_a_csv_library_writes_is_read_back(texts: list[str], delimiter: str, tmp_path_factory) -> None:
+def test_what_a_csv_library_writes_is_read_back(
+    texts: list[str], delimiter: str, tmp_path_factory
+) -> None:
     cells = [text.replace("\r\n", " ").replace("\r", " ").lstrip(" ") for text in texts]
-    path = tmp_path_factory.getbasetemp() / ("rows.tsv" if delimiter == "\t" else "rows.csv")
+    path = tmp_path_factory.getbasetemp() / (
+        "rows.tsv" if delimiter == "\t" else "rows.csv"
+    )
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer = csv.writer(
+            file, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n"
+        )
         writer.writerow(["id", "text", "label"])
         writer.writerows([number, text, "a"] for number, text in enumerate(cells))
     assert [row["text"] for row in rows(open_table(path))] == cells
@@ -98,7 +145,11 @@ def test_what_a_csv_library_writes_is_read_back(texts: list[str], delimiter: str
 
 HEADERS = [
     (["text", "label"], [["a", "b"]], True),
-    (["Meinung", "Note"], [["Es war sehr schön dort.", "1"], ["Nie wieder!", "5"]], True),
+    (
+        ["Meinung", "Note"],
+        [["Es war sehr schön dort.", "1"], ["Nie wieder!", "5"]],
+        True,
+    ),
     (["Verdict", "Remark"], [[v, f"so it is {v}"] for v in ["yes", "no"] * 4], True),
     (["good", "5"], [["bad", "1"], ["fine", "5"]], False),
     (["pos", "A lovely film."], [["neg", "A dull one."], ["pos", "Again!"]], False),
@@ -109,68 +160,122 @@ HEADERS = [
 
 
 @pytest.mark.parametrize(("first", "rest", "is_header"), HEADERS)
-def test_a_header_is_distinguished_from_a_row(first: list[str], rest: list[list[str]], is_header: bool) -> None:
+def test_a_header_is_distinguished_from_a_row(
+    first: list[str], rest: list[list[str]], is_header: bool
+) -> None:
     assert table.guess_header([first, *rest]) is is_header
 
 
 def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None:
     table = open_table(write("bare.csv", "5,a fine film\n1,a dull film\n5,so good\n"))
     assert (table.columns, table.has_header, len(rows(table))) == (("1", "2"), False, 3)
-    assert open_table(write("pandas.csv", ",text\n0,one\n1,two\n")).columns == ("1", "text")
+    assert open_table(write("pandas.csv", ",text\n0,one\n1,two\n")).columns == (
+        "1",
+        "text",
+    )
     path = write("odd.csv", "yes,no\n1,2\n")
     assert open_table(path, has_header=True).columns == ("yes", "no")
     assert len(rows(open_table(path, has_header=False))) == 2
 
 
-GOOD, MANY = json.dumps(PAIRS[0]), "good,1\n" * 3
+GOOD = json.dumps(PAIRS[0])
+MANY = "good,1\n" * 3
 # A file, and the line of each row, with the error code of bad ones
 BAD_ROWS = {
-    "ragged.csv": (f"text,label\n{MANY}a,b,c\nshort\nnul\0,1\n{MANY}", "2 3 4 5:LB-843 6:LB-843 7:LB-844 8 9 10"),
+    "ragged.csv": (
+        f"text,label\n{MANY}a,b,c\nshort\nnul\0,1\n{MANY}",
+        "2 3 4 5:LB-843 6:LB-843 7:LB-844 8 9 10",
+    ),
     "rows.jsonl": (f'{GOOD}\n\n[1]\n{{"text": "cut\n{GOOD}\n', "1 3:LB-848 4:LB-312 5"),
-    "several-lines.csv": ('text,label\n"one\ntwo",pos\n"three\n\nfour",neg\nfive,pos\n', "2 4 7"),
-    "open.csv": ("text,label\n" + '"so, it is",1\n' * 4 + '"never closed,1\nplain,2', "2 3 4 5 6:LB-845"),
+    "several-lines.csv": (
+        'text,label\n"one\ntwo",pos\n"three\n\nfour",neg\nfive,pos\n',
+        "2 4 7",
+    ),
+    "open.csv": (
+        "text,label\n" + '"so, it is",1\n' * 4 + '"never closed,1\nplain,2',
+        "2 3 4 5 6:LB-845",
+    ),
     "train.iob": ("Anna\tB-PER\nwent\n\nhome\tO\n", "1:LB-843 4"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_bad_rows_are_reported_by_line_and_the_others_are_kept(name: str, write: Write) -> None:
+def test_bad_rows_are_reported_by_line_and_the_others_are_kept(
+    name: str, write: Write
+) -> None:
     content, expected = BAD_ROWS[name]
     scanned = open_table(write(name, content)).scan()
-    assert " ".join(f"{n}:{row.code}" if isinstance(row, LitebertError) else str(n) for n, row in scanned) == expected
+    assert (
+        " ".join(
+            f"{n}:{row.code}" if isinstance(row, LitebertError) else str(n)
+            for n, row in scanned
+        )
+        == expected
+    )
 
 
 UNREADABLE = [
     ("rows.json", "[1, 2", "LB-312"),
-    *(("rows.json", content, "LB-848") for content in ("3", '{"a": [1], "b": [2]}', "[1, 2]")),
+    *(
+        ("rows.json", content, "LB-848")
+        for content in ("3", '{"a": [1], "b": [2]}', "[1, 2]")
+    ),
     ("rows.xlsx", "x", "LB-304"),
     ("rows.csv", "text,label\rso good,pos\r", "LB-845"),
     ("rows.csv", "text,label,label\na,b,c\n", "LB-842"),
-    ("rows.parquet", pd.DataFrame({"text": ["a"], "labe": ["b"]}).to_parquet().replace(b"labe", b"text"), "LB-842"),
+    (
+        "rows.parquet",
+        pd.DataFrame({"text": ["a"], "labe": ["b"]})
+        .to_parquet()
+        .replace(b"labe", b"text"),
+        "LB-842",
+    ),
     ("rows.conll", "a O\n" * (MAX_WORDS + 5) + "\nb O\n", "LB-849"),
-    *((f"rows.{kind}", text, "LB-853") for kind, text in (("json", "[]"), ("csv", "\ufeff"), ("jsonl", "\n"))),
+    *(
+        (f"rows.{kind}", text, "LB-853")
+        for kind, text in (("json", "[]"), ("csv", "\ufeff"), ("jsonl", "\n"))
+    ),
     ("rows.csv", "text,label\n", "LB-853"),
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "code"), [pytest.param(*each, id=str(each[1][:9])) for each in UNREADABLE])
-def test_file_that_cannot_be_read_is_refused(name: str, content: str, code: str, write: Write) -> None:
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [pytest.param(*each, id=str(each[1][:9])) for each in UNREADABLE],
+)
+def test_file_that_cannot_be_read_is_refused(
+    name: str, content: str, code: str, write: Write
+) -> None:
     with pytest.raises(LitebertError, match=code):
         table = open_table(write(name, content))
         table.sample()
         rows(table)
 
 
-def test_missing_and_endless_files_are_refused(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_endless_files_are_refused(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "folder.csv").mkdir()
     for name in ("missing.csv", "folder.csv"):
         with pytest.raises(LitebertError, match="LB-303"):
             open_table(tmp_path / name)
     monkeypatch.setattr(source, "MAX_LINE_BYTES", 1 << 19)
-    for name, start in {"a.csv": "text,label\na,b\n", "a.jsonl": '{"text": "a"}\n{}\n', "a.conll": "a O\n\n"}.items():
+    for name, start in {
+        "a.csv": "text,label\na,b\n",
+        "a.jsonl": '{"text": "a"}\n{}\n',
+        "a.conll": "a O\n\n",
+    }.items():
         with pytest.raises(LitebertError, match="line 3: too long"):
             rows(open_table(write(name, start.encode() + b"x" * (1 << 21))))
-    assert len(rows(open_table(write("rows.json", json.dumps([{"text": "x" * (1 << 20)}]))))) == 1  # often one line
+    # often one line
+    assert (
+        len(
+            rows(
+                open_table(write("rows.json", json.dumps([{"text": "x" * (1 << 20)}])))
+            )
+        )
+        == 1
+    )
     monkeypatch.setattr(tables, "MAX_JSON_BYTES", 100)
     with pytest.raises(LitebertError, match=r"LB-846(.|\n)*jq -c"):
         open_table(write("rows.json", json.dumps([{"text": "x" * 120}])))
@@ -178,10 +283,13 @@ def test_missing_and_endless_files_are_refused(write: Write, tmp_path: Path, mon
 
 @settings(deadline=None, max_examples=100)
 @given(
-    content=st.binary(max_size=300) | st.text("ab ,;|\t\"'\\\n\r\0\ufeff#", max_size=80).map(str.encode),
+    content=st.binary(max_size=300)
+    | st.text("ab ,;|\t\"'\\\n\r\0\ufeff#", max_size=80).map(str.encode),
     kind=st.sampled_from(["csv", "tsv", "jsonl", "json", "bio"]),
 )
-def test_any_bytes_give_rows_or_a_litebert_error(content: bytes, kind: str, tmp_path_factory) -> None:
+def test_any_bytes_give_rows_or_a_litebert_error(
+    content: bytes, kind: str, tmp_path_factory
+) -> None:
     path = tmp_path_factory.getbasetemp() / f"any.{kind}"
     path.write_bytes(content)
     try:
@@ -193,14 +301,21 @@ def test_any_bytes_give_rows_or_a_litebert_error(content: bytes, kind: str, tmp_
 
 
 def test_words_are_read_with_the_tag_in_the_last_column(write: Write) -> None:
-    content = "-DOCSTART- -X- O\n\n# sent_id 1\nAnna NNP B-PER\nwent VBD O\n# CD O\n\nto TO O\nRome NNP B-LOC\n"
+    content = (
+        "-DOCSTART- -X- O\n\n# sent_id 1\nAnna NNP B-PER\nwent VBD O\n# CD O\n\nto TO"
+        " O\nRome NNP B-LOC\n"
+    )
     table = open_table(write("train.conll", content))
     assert list(table.rows()) == [
         (4, {"tokens": ["Anna", "went", "#"], "tags": ["B-PER", "O", "O"]}),
         (8, {"tokens": ["to", "Rome"], "tags": ["O", "B-LOC"]}),
     ]
-    noted = write("noted.conll", "# id a\tdomain=b\nAnna NNP - B-PER\n# sent_id = 2\n# CD - O\n")
-    assert rows(open_table(noted)) == [{"tokens": ["Anna", "#"], "tags": ["B-PER", "O"]}]
+    noted = write(
+        "noted.conll", "# id a\tdomain=b\nAnna NNP - B-PER\n# sent_id = 2\n# CD - O\n"
+    )
+    assert rows(open_table(noted)) == [
+        {"tokens": ["Anna", "#"], "tags": ["B-PER", "O"]}
+    ]
     alone = open_table(write("new.bio", "Anna\nwent\n\n\nhome\n"))
     assert rows(alone) == [{"tokens": ["Anna", "went"]}, {"tokens": ["home"]}]
 
@@ -208,17 +323,33 @@ def test_words_are_read_with_the_tag_in_the_last_column(write: Write) -> None:
 def test_cells_are_read_as_texts_labels_numbers_and_lists() -> None:
     for cell in (None, "", float("nan"), [], {}):
         assert (text_of(cell), label_of(cell), number_of(cell)) == (None, None, None)
-    assert {number_of(cell) for cell in ("inf", "1e999", "1e39", "1_000", "", "x", True, None, 10**400)} == {None}
+    assert {
+        number_of(cell)
+        for cell in ("inf", "1e999", "1e39", "1_000", "", "x", True, None, 10**400)
+    } == {None}
     assert text_of(json.loads('"a\\ud800b"')) == "a\ufffdb"
     assert [label_of(tag) for tag in list_of("[0 3  7]") or []] == ["0", "3", "7"]
-    assert {str(list_of(cell)) for cell in ("[", "a b", "['a' b]", "['a", "", '{"a": 1}', None, 3)} == {"None"}
+    assert {
+        str(list_of(cell))
+        for cell in ("[", "a b", "['a' b]", "['a", "", '{"a": 1}', None, 3)
+    } == {"None"}
     words = ["it's", 'a "b"', "c, d", "\\ né"]
     assert list_of(json.dumps(words)) == list_of(repr(words)) == words
 
 
 KINDS: dict[str, Sequence[object]] = {
-    "long": ["It was a very fine day.", "Nobody came to see it.", "So we all went home.", "And slept well."],
-    "other": ["The day was fine.", "They did not come.", "At home we were.", "We were asleep, all of us."],
+    "long": [
+        "It was a very fine day.",
+        "Nobody came to see it.",
+        "So we all went home.",
+        "And slept well.",
+    ],
+    "other": [
+        "The day was fine.",
+        "They did not come.",
+        "At home we were.",
+        "We were asleep, all of us.",
+    ],
     "few": ["a", "b", "a", "b"],
     "truth": [True, False, True, False],
     "number": [1, 2, 3, 4],
@@ -234,7 +365,9 @@ KINDS: dict[str, Sequence[object]] = {
 def guessed(columns: str, *words: str) -> str:
     kinds = dict(column.split(":") for column in columns.split())
     rows = [{name: KINDS[kind][n] for name, kind in kinds.items()} for n in range(4)]
-    shape, found = table.guess_columns(list(kinds), rows, table.chosen_columns(words, list(kinds)), None)
+    shape, found = table.guess_columns(
+        list(kinds), rows, table.chosen_columns(words, list(kinds)), None
+    )
     return " ".join([f"{shape}:", *found.words()])
 
 
@@ -269,22 +402,57 @@ text:long toxic:few rude:few -> texts: text=text label=toxic,rude | label
 def test_the_roles_of_columns_are_guessed(line: str) -> None:
     columns, _, result = line.partition(" -> ")
     words, _, roles = result.partition(" | ")
-    assert guessed(columns, *(word for word in words.split()[1:] if word.partition("=")[0] in roles.split())) == words
+    assert (
+        guessed(
+            columns,
+            *(
+                word
+                for word in words.split()[1:]
+                if word.partition("=")[0] in roles.split()
+            ),
+        )
+        == words
+    )
 
 
 @pytest.mark.parametrize(
     ("columns", "words", "what", "advice"),
     [
-        ("eins:long zwei:other urteil:few", "", "LB-854.*eins and zwei", "text=eins --column second=zwei"),
-        ("text:long one:few two:few", "", "LB-854.*one and two could be it", "--column label=one"),
-        ("text:long one:truth two:truth", "", "LB-854.*one and two could be it", "--column label=one,two"),
+        (
+            "eins:long zwei:other urteil:few",
+            "",
+            "LB-854.*eins and zwei",
+            "text=eins --column second=zwei",
+        ),
+        (
+            "text:long one:few two:few",
+            "",
+            "LB-854.*one and two could be it",
+            "--column label=one",
+        ),
+        (
+            "text:long one:truth two:truth",
+            "",
+            "LB-854.*one and two could be it",
+            "--column label=one,two",
+        ),
         ("text:long $one:few $two:few", "", "LB-854", "--column 'label=$one'"),
-        ("words:long ner:other", "tokens=words label=ner", "LB-841: these rows have no label", "omit"),
+        (
+            "words:long ner:other",
+            "tokens=words label=ner",
+            "LB-841: these rows have no label",
+            "omit",
+        ),
         ("review:long label:few", "text=reveiw", "LB-851", "did you mean review?"),
-        *(("a:long", word, "LB-850", "--column text=NAME") for word in ("text", "=a", "text=", "color=a")),
+        *(
+            ("a:long", word, "LB-850", "--column text=NAME")
+            for word in ("text", "=a", "text=", "color=a")
+        ),
     ],
 )
-def test_columns_that_are_unclear_are_refused(columns: str, words: str, what: str, advice: str) -> None:
+def test_columns_that_are_unclear_are_refused(
+    columns: str, words: str, what: str, advice: str
+) -> None:
     with pytest.raises(LitebertError, match=what) as caught:
         guessed(columns, *words.split())
     assert advice in caught.value.next
@@ -305,7 +473,9 @@ DECIDED: list[tuple[str, list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "cells", "problem"), DECIDED)
-def test_labels_decide_the_kind_of_problem(name: str, cells: list[Any], problem: str) -> None:
+def test_labels_decide_the_kind_of_problem(
+    name: str, cells: list[Any], problem: str
+) -> None:
     rows = [{name: cell} for cell in cells]
     reading, about = TextRows.settle(rows, "a.csv", Columns({"label": (name,)}), None)
     assert reading.problem + " in doubt" * ("warning: 1.018" in about) == problem
@@ -319,31 +489,45 @@ def jsonl(rows: Iterable[object]) -> str:
 
 
 def reviews(number: int = 40) -> str:
-    return "text,label\n" + "".join(f"ball {n},{('neg', 'pos')[n % 2]}\n" for n in range(number))
+    return "text,label\n" + "".join(
+        f"ball {n},{('neg', 'pos')[n % 2]}\n" for n in range(number)
+    )
 
 
 def questions(*, is_impossible: bool) -> str:
     found = {"question": "What?", "answers": [{"text": "red ball", "answer_start": 12}]}
     pair = [found, found | {"answers": []} if is_impossible else found]
     paragraphs = [{"context": f"{STORY} {n}", "qas": pair} for n in range(10)]
-    return json.dumps({"version": "2", "data": [{"title": "T", "paragraphs": paragraphs}]})
+    return json.dumps(
+        {"version": "2", "data": [{"title": "T", "paragraphs": paragraphs}]}
+    )
 
 
 def test_guesses_are_listed_in_the_notes(write: Write) -> None:
-    path = write("my.csv", "when;review;stars\n" + "1999;so good;5\n2001;so bad;1\n" * 9)
+    path = write(
+        "my.csv", "when;review;stars\n" + "1999;so good;5\n2001;so bad;1\n" * 9
+    )
     assert table_dataset(path).notes == (
         f"{path}: semicolons between cells, names in the first line",
         "columns: text=review label=stars; not used: when",
         "problem: classification; 2 labels: 1 (9), 5 (9)",
         "evaluated on: about 10 % of the rows; equal texts stay together",
     )
-    rows = [{"a": "A man is asleep.", "b": f"He dreams of {n}.", "label": "yn"[n % 2]} for n in range(20)]
+    rows = [
+        {"a": "A man is asleep.", "b": f"He dreams of {n}.", "label": "yn"[n % 2]}
+        for n in range(20)
+    ]
     del rows[0]["b"]  # a column need not be in the first row
     path = write("pairs.jsonl", jsonl(rows))
-    warning = "warning: not used, though it looks like text: a; for pairs: --column text=a --column second=b"
+    warning = (
+        "warning: not used, though it looks like text: a; for pairs: --column text=a"
+        " --column second=b"
+    )
     assert warning in table_dataset(path).notes
     for columns in (["text=b"], ["text=a", "second=b"]):
-        assert not any("warning" in note for note in table_dataset(path, columns=columns).notes)
+        assert not any(
+            "warning" in note for note in table_dataset(path, columns=columns).notes
+        )
 
 
 def read_examples(write: Write, name: str, content: str, **chosen: Any) -> list[Any]:
@@ -353,29 +537,105 @@ def read_examples(write: Write, name: str, content: str, **chosen: Any) -> list[
 
 CHOICE_HEAD = "question,A,B,C,answer\nWhat?,ball,map,river,C\n"
 FEWER = CHOICE_HEAD + "Who?,Anna,Bert,,B\n"
-NAMED_CHOICES = {"question": "What?", "choices": {"text": ["ball", "map"], "label": ["x", "y"]}, "answerKey": "y"}
-MARKS, IN_COLUMNS, SETS = "text,toxic,rude\n", {"columns": ["label=toxic,rude"]}, {"problem": "multi-label"}
+NAMED_CHOICES = {
+    "question": "What?",
+    "choices": {"text": ["ball", "map"], "label": ["x", "y"]},
+    "answerKey": "y",
+}
+MARKS = "text,toxic,rude\n"
+IN_COLUMNS = {"columns": ["label=toxic,rude"]}
+SETS = {"problem": "multi-label"}
 SKIPS = {"skips_unlabelled": True}
 TWO = jsonl([{"text": "a", "label": 0}, {"text": None, "label": 1}])
-OPTIONS, SIZE = {"question": "What?", "options": ["ball", "map", "river"]}, {"columns": ["label=größe"]}
-SPELT = [[0, 2, 1], ["1", "3", "2"], ["A", "C", "B"], ["a", "c", "b"], ["ball", "river", "map"]]
+OPTIONS = {"question": "What?", "options": ["ball", "map", "river"]}
+SIZE = {"columns": ["label=größe"]}
+SPELT = [
+    [0, 2, 1],
+    ["1", "3", "2"],
+    ["A", "C", "B"],
+    ["a", "c", "b"],
+    ["ball", "river", "map"],
+]
 CELLS = "words,tags\n\"['Anna', 'took']\",\"['B-PER', 'O']\"\n"
 # A file, the options, and the labels of all rows or the last example
 READ: dict[str, tuple[str, str, dict[str, Any], Any]] = {
-    "numbers by their own order": ("r.csv", "text,label\nten,10\nnine,9\nagain,9\n", {}, [1, 0, 0]),
-    "sets in a cell": ("r.csv", "text,label\none,red|old\ntwo,\nthree,old\n", SETS, [(0, 1), (), (0,)]),
-    "a column for each": ("r.csv", MARKS + "one,1.0,no\ntwo,0,\nthree,1,True\n", IN_COLUMNS, [(0,), (), (0, 1)]),
-    **{f"choices {x}": ("c.jsonl", jsonl([OPTIONS | {"answer": y} for y in x]), {}, [0, 2, 1]) for x in SPELT},
-    "accents in two forms": ("r.csv", "text,gro\u0308ße\na,schön\nb,scho\u0308n\nc,öde\n", SIZE, [0, 0, 1]),
-    "accents of a key": ("r.jsonl", jsonl({"text": x, "gro\u0308ße": x} for x in "abba"), SIZE, [0, 1, 1, 0]),
-    "words": ("t.csv", "words,tags\nAnna took,B-PER O\n", {}, TagExample("2", ("Anna", "took"), (0, 1))),
+    "numbers by their own order": (
+        "r.csv",
+        "text,label\nten,10\nnine,9\nagain,9\n",
+        {},
+        [1, 0, 0],
+    ),
+    "sets in a cell": (
+        "r.csv",
+        "text,label\none,red|old\ntwo,\nthree,old\n",
+        SETS,
+        [(0, 1), (), (0,)],
+    ),
+    "a column for each": (
+        "r.csv",
+        MARKS + "one,1.0,no\ntwo,0,\nthree,1,True\n",
+        IN_COLUMNS,
+        [(0,), (), (0, 1)],
+    ),
+    **{
+        f"choices {x}": (
+            "c.jsonl",
+            jsonl([OPTIONS | {"answer": y} for y in x]),
+            {},
+            [0, 2, 1],
+        )
+        for x in SPELT
+    },
+    "accents in two forms": (
+        "r.csv",
+        "text,gro\u0308ße\na,schön\nb,scho\u0308n\nc,öde\n",
+        SIZE,
+        [0, 0, 1],
+    ),
+    "accents of a key": (
+        "r.jsonl",
+        jsonl({"text": x, "gro\u0308ße": x} for x in "abba"),
+        SIZE,
+        [0, 1, 1, 0],
+    ),
+    "words": (
+        "t.csv",
+        "words,tags\nAnna took,B-PER O\n",
+        {},
+        TagExample("2", ("Anna", "took"), (0, 1)),
+    ),
     "lists in cells": ("t.csv", CELLS, {}, TagExample("2", ("Anna", "took"), (0, 1))),
-    "named choices": ("c.jsonl", jsonl([NAMED_CHOICES]), {}, ChoiceExample("1", "", "What?", ("ball", "map"), 1)),
-    "fewer choices": ("c.csv", FEWER, {}, ChoiceExample("3", "", "Who?", ("Anna", "Bert"), 1)),
+    "named choices": (
+        "c.jsonl",
+        jsonl([NAMED_CHOICES]),
+        {},
+        ChoiceExample("1", "", "What?", ("ball", "map"), 1),
+    ),
+    "fewer choices": (
+        "c.csv",
+        FEWER,
+        {},
+        ChoiceExample("3", "", "Who?", ("Anna", "Bert"), 1),
+    ),
     "no text": ("r.jsonl", TWO, {}, TextExample("2", "", None, 1)),
-    "a choice without a label": ("c.jsonl", jsonl(OPTIONS | {"answer": x} for x in ("A", "C", None)), SKIPS, [0, 2]),
-    "a column named twice": ("r.csv", MARKS + "a,1,0\nb,0,1\n", {"columns": ["label=toxic,toxic,rude"]}, [(0,), (1,)]),
-    "ids that repeat": ("r.csv", "id,text,label\nx,a,pos\nx,b,neg\n", {}, TextExample("3", "b", None, 0)),
+    "a choice without a label": (
+        "c.jsonl",
+        jsonl(OPTIONS | {"answer": x} for x in ("A", "C", None)),
+        SKIPS,
+        [0, 2],
+    ),
+    "a column named twice": (
+        "r.csv",
+        MARKS + "a,1,0\nb,0,1\n",
+        {"columns": ["label=toxic,toxic,rude"]},
+        [(0,), (1,)],
+    ),
+    "ids that repeat": (
+        "r.csv",
+        "id,text,label\nx,a,pos\nx,b,neg\n",
+        {},
+        TextExample("3", "b", None, 0),
+    ),
 }
 
 
@@ -383,7 +643,9 @@ READ: dict[str, tuple[str, str, dict[str, Any], Any]] = {
 def test_rows_become_examples(name: str, write: Write) -> None:
     file, content, chosen, wanted = READ[name]
     read = read_examples(write, file, content, **chosen)
-    assert ([example.label for example in read] if isinstance(wanted, list) else read[-1]) == wanted
+    assert (
+        [example.label for example in read] if isinstance(wanted, list) else read[-1]
+    ) == wanted
 
 
 ANSWERS: list[dict[str, Any]] = [
@@ -392,42 +654,126 @@ ANSWERS: list[dict[str, Any]] = [
     {"answers": json.dumps({"text": ["red ball"], "answer_start": [12]})},
     {"answer": "red ball", "answer_start": "12"},
     {"answers": ["red ball"], "answer_start": [12]},
-    {"answers": ["red ball"], "answer_start": [None]},  # the first place where it is found
+    # the first place where it is found
+    {"answers": ["red ball"], "answer_start": [None]},
 ]
 
 
 @pytest.mark.parametrize("answers", ANSWERS)
-def test_answers_are_read_however_they_are_laid_out(answers: dict[str, Any], write: Write) -> None:
+def test_answers_are_read_however_they_are_laid_out(
+    answers: dict[str, Any], write: Write
+) -> None:
     row = jsonl([{"question": "What?", "context": STORY, **answers}])
     (example,) = read_examples(write, "q.jsonl", row, problem="question-answering")
     assert [(each.text, each.start) for each in example.answers] == [("red ball", 12)]
 
 
-TAGS = jsonl([{"tokens": ["a", "b"], "tags": ["O", "B-X"]}, {"tokens": ["a"], "tags": ["O", "O"]}])
+TAGS = jsonl(
+    [
+        {"tokens": ["a", "b"], "tags": ["O", "B-X"]},
+        {"tokens": ["a"], "tags": ["O", "O"]},
+    ]
+)
 
 
 def elsewhere(start: int) -> str:
-    return jsonl([{"question": "?", "context": STORY, "answers": [{"text": "red ball", "answer_start": start}]}])
+    return jsonl(
+        [
+            {
+                "question": "?",
+                "context": STORY,
+                "answers": [{"text": "red ball", "answer_start": start}],
+            }
+        ]
+    )
 
 
 REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
-    "no labels": ("r.csv", "text,price\none day,€3\nso be it,€4\nso on,€5\nwell,€6\n", {}, "LB-861(.|\n)*no units"),
+    "no labels": (
+        "r.csv",
+        "text,price\none day,€3\nso be it,€4\nso on,€5\nwell,€6\n",
+        {},
+        "LB-861(.|\n)*no units",
+    ),
     "one label": ("r.csv", "text,label\nso good,pos\nso bad,pos\n", {}, "LB-856"),
-    "only labels": ("r.csv", "text,label\n" + "".join(f"so good,{n}x\n" for n in range(99)), {}, "LB-862(.|\n)*1234.5"),
-    "no score": ("r.csv", "text,score\nso good,1.5\nso bad,none\n", {"problem": "regression"}, "LB-859"),
-    "nan": ("r.csv", "text,score\n" + "so,0.5\nno,1.5\n" * 30 + "nan,nan\n", {}, "LB-859.*line 62"),
-    "nan among classes": ("r.csv", "text,label\n" + "so,0\nno,1\n" * 30 + "nan,nan\n", {}, "LB-857.*line 62"),
-    "nothing": ("r.csv", reviews() + "nothing said,\n", {}, "LB-857.*line 42: there is no label"),
+    "only labels": (
+        "r.csv",
+        "text,label\n" + "".join(f"so good,{n}x\n" for n in range(99)),
+        {},
+        "LB-862(.|\n)*1234.5",
+    ),
+    "no score": (
+        "r.csv",
+        "text,score\nso good,1.5\nso bad,none\n",
+        {"problem": "regression"},
+        "LB-859",
+    ),
+    "nan": (
+        "r.csv",
+        "text,score\n" + "so,0.5\nno,1.5\n" * 30 + "nan,nan\n",
+        {},
+        "LB-859.*line 62",
+    ),
+    "nan among classes": (
+        "r.csv",
+        "text,label\n" + "so,0\nno,1\n" * 30 + "nan,nan\n",
+        {},
+        "LB-857.*line 62",
+    ),
+    "nothing": (
+        "r.csv",
+        reviews() + "nothing said,\n",
+        {},
+        "LB-857.*line 42: there is no label",
+    ),
     "no mark": ("r.csv", MARKS + "one,maybe,0\n", IN_COLUMNS, "LB-860.*line 2"),
     "a tag too many": ("t.jsonl", TAGS, {}, r"LB-863: .*line 2: .*\n.*1 words, 2 tags"),
-    "one choice": ("c.csv", CHOICE_HEAD + "Who?,Anna,,,A\n", {}, "LB-864: .*line 3(.|\n)*2 or more"),
-    "marks of another problem": ("r.csv", MARKS + "one,1,0\n", IN_COLUMNS | {"problem": "regression"}, "LB-892"),
-    "0 or 1 first": ("c.csv", CHOICE_HEAD.replace("C\n", "1\n") + "Who?,Anna,Bert,Cid,2\n", {}, "LB-893"),
-    "a misspelt choice": ("c.jsonl", jsonl(OPTIONS | {"answer": x} for x in "ABCE"), {}, "LB-865: .*line 4"),
-    "no label in any row": ("r.jsonl", jsonl([{"text": "so be it", "tags": []}] * 2), SETS, "LB-856"),
-    "a list as text": ("r.jsonl", jsonl({"text": ["a", "b"], "label": x} for x in "xy"), {}, "LB-824: .*line 1"),
-    "no such choice": ("c.csv", CHOICE_HEAD + "Who?,Anna,Bert,,C\n", {}, "LB-865: .*line 3"),
-    **{f"elsewhere {n}": ("q.jsonl", elsewhere(n), {}, "LB-802: .*line 1") for n in (11, 13, -1, 10**9)},
+    "one choice": (
+        "c.csv",
+        CHOICE_HEAD + "Who?,Anna,,,A\n",
+        {},
+        "LB-864: .*line 3(.|\n)*2 or more",
+    ),
+    "marks of another problem": (
+        "r.csv",
+        MARKS + "one,1,0\n",
+        IN_COLUMNS | {"problem": "regression"},
+        "LB-892",
+    ),
+    "0 or 1 first": (
+        "c.csv",
+        CHOICE_HEAD.replace("C\n", "1\n") + "Who?,Anna,Bert,Cid,2\n",
+        {},
+        "LB-893",
+    ),
+    "a misspelt choice": (
+        "c.jsonl",
+        jsonl(OPTIONS | {"answer": x} for x in "ABCE"),
+        {},
+        "LB-865: .*line 4",
+    ),
+    "no label in any row": (
+        "r.jsonl",
+        jsonl([{"text": "so be it", "tags": []}] * 2),
+        SETS,
+        "LB-856",
+    ),
+    "a list as text": (
+        "r.jsonl",
+        jsonl({"text": ["a", "b"], "label": x} for x in "xy"),
+        {},
+        "LB-824: .*line 1",
+    ),
+    "no such choice": (
+        "c.csv",
+        CHOICE_HEAD + "Who?,Anna,Bert,,C\n",
+        {},
+        "LB-865: .*line 3",
+    ),
+    **{
+        f"elsewhere {n}": ("q.jsonl", elsewhere(n), {}, "LB-802: .*line 1")
+        for n in (11, 13, -1, 10**9)
+    },
 }
 
 
@@ -439,66 +785,134 @@ def test_rows_that_cannot_be_learnt_are_refused(name: str, write: Write) -> None
 
 
 def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
-    train, dev = write("train.csv", reviews(20)), write("dev.csv", reviews(6))
+    train = write("train.csv", reviews(20))
+    dev = write("dev.csv", reviews(6))
     dataset = table_dataset(train, dev)
     assert len(dataset.read(train, "train")) == 20
     assert len(dataset.read(train, "dev")) == len(dataset.read(dev, "dev")) == 6
-    recalled = table_dataset(Path("gone.csv"), settled=dataset.settled)  # settings suffice without the training file
-    assert (recalled.family, recalled.read(dev, "dev")) == (dataset.family, dataset.read(dev, "dev"))
+    # settings suffice without the training file
+    recalled = table_dataset(Path("gone.csv"), settled=dataset.settled)
+    assert (recalled.family, recalled.read(dev, "dev")) == (
+        dataset.family,
+        dataset.read(dev, "dev"),
+    )
     odd = write("odd.csv", "text,label\nso,pos\nno,negg\n")
-    with pytest.raises(LitebertError, match=r"odd\.csv, line 3: the training data has no label") as caught:
+    with pytest.raises(
+        LitebertError, match=r"odd\.csv, line 3: the training data has no label"
+    ) as caught:
         dataset.read(odd, "dev")
     assert "did you mean neg?" in caught.value.next
     new = write("new.csv", "text\nso, and so\nwell\n")  # needs no labels
-    assert dataset.read(new, "test") == [TextExample("2", "so, and so"), TextExample("3", "well")]
-    txt, renamed = write("txt.csv", "txt,label\na b,pos\n"), ("text=txt",)  # which the training file does not have
-    with pytest.raises(LitebertError, match=r"LB-851: there is no column text in .*txt\.csv"):
+    assert dataset.read(new, "test") == [
+        TextExample("2", "so, and so"),
+        TextExample("3", "well"),
+    ]
+    # which the training file does not have
+    txt = write("txt.csv", "txt,label\na b,pos\n")
+    renamed = ("text=txt",)
+    with pytest.raises(
+        LitebertError, match=r"LB-851: there is no column text in .*txt\.csv"
+    ):
         dataset.read(txt, "test")
-    assert len(table_dataset(train, columns=renamed, settled=dataset.settled).read(txt, "dev")) == 1
+    assert (
+        len(
+            table_dataset(train, columns=renamed, settled=dataset.settled).read(
+                txt, "dev"
+            )
+        )
+        == 1
+    )
     with pytest.raises(LitebertError, match="LB-867"):
         dataset.read(train, "validation")
     bare = table_dataset(write("bare.csv", "a fine film,pos\na dull film,neg\n" * 9))
     assert bare.settled["columns"] == ["text=1", "label=2", "header=no"]
-    assert len(bare.read(write("new.csv", "text,label\nan odd film,pos\n"), "test")) == 2
-    head, typed = 'satz,"Note, 1-5"\n', ("label=Note, 1-5",)
-    named = table_dataset(write("named.csv", head + "eine gute Zeit,ja\nkeine gute Zeit,nein\n" * 9), columns=typed)
-    assert named.read(write("new.csv", "satz\ngut\n"), "test") == [TextExample("2", "gut")]
+    assert (
+        len(bare.read(write("new.csv", "text,label\nan odd film,pos\n"), "test")) == 2
+    )
+    head = 'satz,"Note, 1-5"\n'
+    typed = ("label=Note, 1-5",)
+    named = table_dataset(
+        write("named.csv", head + "eine gute Zeit,ja\nkeine gute Zeit,nein\n" * 9),
+        columns=typed,
+    )
+    assert named.read(write("new.csv", "satz\ngut\n"), "test") == [
+        TextExample("2", "gut")
+    ]
     for columns in ((), typed):
-        recalled = table_dataset(Path("gone.csv"), columns=columns, settled=named.settled)
-        assert recalled.read(write("new.csv", head + "gut,nein\n"), "dev") == [TextExample("2", "gut", None, 1)]
+        recalled = table_dataset(
+            Path("gone.csv"), columns=columns, settled=named.settled
+        )
+        assert recalled.read(write("new.csv", head + "gut,nein\n"), "dev") == [
+            TextExample("2", "gut", None, 1)
+        ]
 
 
-def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_share_of_each_label(write: Write) -> None:
-    lines = [f"row {n // 2},{'a' if n < 40 else 'b'}\n" for n in range(400)]  # each text twice
-    paths = write("one.csv", "text,label\n" + "".join(lines)), write("two.csv", "text,label\n" + "".join(lines[::-1]))
-    train, dev = (table_dataset(paths[0]).read(paths[0], split) for split in ("train", "dev"))
-    assert {example.first for example in dev} == {each.first for each in table_dataset(paths[1]).read(paths[1], "dev")}
-    assert {example.first for example in dev}.isdisjoint(example.first for example in train)
+def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_share_of_each_label(
+    write: Write,
+) -> None:
+    # each text twice
+    lines = [f"row {n // 2},{'a' if n < 40 else 'b'}\n" for n in range(400)]
+    paths = (
+        write("one.csv", "text,label\n" + "".join(lines)),
+        write("two.csv", "text,label\n" + "".join(lines[::-1])),
+    )
+    train, dev = (
+        table_dataset(paths[0]).read(paths[0], split) for split in ("train", "dev")
+    )
+    assert {example.first for example in dev} == {
+        each.first for each in table_dataset(paths[1]).read(paths[1], "dev")
+    }
+    assert {example.first for example in dev}.isdisjoint(
+        example.first for example in train
+    )
     assert Counter(example.label for example in dev) == {0: 4, 1: 36}
     alike = write("alike.csv", "text,label\n" + "the same,a\nthe same,b\n" * 9)
-    assert len(table_dataset(alike).read(alike, "dev")) == 2  # then chosen by row number
-    assert all(draw_held_out([(k, "")] * 100 + [(k * 2, "")] * 10, 0.1).sum() == 10 for k in "abcdefgh")
-    assert draw_held_out([("a", "")] * 3 + [("b", "")] * 2, 0.9).sum() == 2  # the others are left to learn from
+    # then chosen by row number
+    assert len(table_dataset(alike).read(alike, "dev")) == 2
+    assert all(
+        draw_held_out([(k, "")] * 100 + [(k * 2, "")] * 10, 0.1).sum() == 10
+        for k in "abcdefgh"
+    )
+    # the others are left to learn from
+    assert draw_held_out([("a", "")] * 3 + [("b", "")] * 2, 0.9).sum() == 2
     with pytest.raises(LitebertError, match="LB-894"):
-        table_dataset(one := write("row.csv", "text,label\na,x|y\n"), problem="multi-label").read(one, "train")
-    for is_impossible, family in ((False, SpanAnswering()), (True, ConditionalSpanAnswering())):
-        path = write("q.json", questions(is_impossible=is_impossible))  # contexts are held out with all their questions
+        table_dataset(
+            one := write("row.csv", "text,label\na,x|y\n"), problem="multi-label"
+        ).read(one, "train")
+    for is_impossible, family in (
+        (False, SpanAnswering()),
+        (True, ConditionalSpanAnswering()),
+    ):
+        # contexts are held out with all their questions
+        path = write("q.json", questions(is_impossible=is_impossible))
         dataset = table_dataset(path, held_out=0.3)
         assert (dataset.family, dataset.key_measure) == (family, "f1")
         train, dev = (dataset.read(path, split) for split in ("train", "dev"))
-        assert dev and {example.context for example in dev}.isdisjoint(example.context for example in train)
+        assert dev and {example.context for example in dev}.isdisjoint(
+            example.context for example in train
+        )
 
 
-def test_rows_trained_on_are_not_held_out_wherever_the_file_is(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    train, link = write("train.csv", reviews()), Path("link.csv")
+def test_rows_trained_on_are_not_held_out_wherever_the_file_is(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = write("train.csv", reviews())
+    link = Path("link.csv")
     monkeypatch.chdir(train.parent)
     link.symlink_to(train)
     dataset = table_dataset(Path(train.name))
     held_out = dataset.read(train, "dev")
-    recalled, copy = table_dataset(Path("elsewhere/train.csv"), settled=dataset.settled), write("copy.csv", reviews())
-    assert (len(held_out), recalled.read(link, "dev"), recalled.read(copy, "dev")) == (4, held_out, held_out)
+    recalled = table_dataset(Path("elsewhere/train.csv"), settled=dataset.settled)
+    copy = write("copy.csv", reviews())
+    assert (len(held_out), recalled.read(link, "dev"), recalled.read(copy, "dev")) == (
+        4,
+        held_out,
+        held_out,
+    )
     with pytest.raises(LitebertError, match="LB-890"):
-        table_dataset(train, columns=("text=label",), settled=dataset.settled).read(train, "dev")
+        table_dataset(train, columns=("text=label",), settled=dataset.settled).read(
+            train, "dev"
+        )
     train.write_text(reviews(50))
     for path in (train, link):
         with pytest.raises(LitebertError, match="LB-890"):
@@ -507,31 +921,49 @@ def test_rows_trained_on_are_not_held_out_wherever_the_file_is(write: Write, mon
 
 def test_rows_without_a_label_are_omitted_and_counted_on_request(write: Write) -> None:
     cells = [*(f"{n % 4}.5" for n in range(30)), "", "nan"]
-    path = write("c.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells)))
-    dataset = open_dataset(TaskConfig(name="table"), TaskDataConfig(train=str(path), missing_labels="skip"))
+    path = write(
+        "c.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells))
+    )
+    dataset = open_dataset(
+        TaskConfig(name="table"), TaskDataConfig(train=str(path), missing_labels="skip")
+    )
     assert f"{path.name}: omitted 2 rows without a label" in dataset.notes
     assert len(dataset.read(path, "train")) + len(dataset.read(path, "dev")) == 30
 
 
-def test_answers_are_written_with_all_probabilities_and_blank_rows_have_none(write: Write) -> None:
+def test_answers_are_written_with_all_probabilities_and_blank_rows_have_none(
+    write: Write,
+) -> None:
     path = write("r.csv", 'id,text,label\nx,a,pos\ny,b,neg\nz,"  ",neg\n')
     dataset = table_dataset(path, path)
     answers = [Scores((0.25, 0.75)), Scores((0.9, 0.1)), Scores((0.9, 0.1))]
     files = dataset.submission("test", dataset.read(path, "test"), answers)
-    assert files == {"test.csv": "id,prediction,neg,pos\nx,pos,0.25,0.75\ny,neg,0.9,0.1\nz,,,\n"}
+    assert files == {
+        "test.csv": "id,prediction,neg,pos\nx,pos,0.25,0.75\ny,neg,0.9,0.1\nz,,,\n"
+    }
     path = write("c.csv", FEWER)
     dataset = table_dataset(path, path)
     answers = [Scores((0.1, 0.2, 0.7)), Scores((0.6, 0.4))]
-    written = dataset.submission("test", dataset.read(path, "test"), answers)["test.csv"]
-    assert written == "id,prediction,choice 1,choice 2,choice 3\n2,river,0.1,0.2,0.7\n3,Anna,0.6,0.4,\n"
+    written = dataset.submission("test", dataset.read(path, "test"), answers)[
+        "test.csv"
+    ]
+    assert (
+        written == "id,prediction,choice 1,choice 2,choice"
+        " 3\n2,river,0.1,0.2,0.7\n3,Anna,0.6,0.4,\n"
+    )
 
 
 def test_runs_of_other_columns_or_files_are_not_averaged(write: Write) -> None:
-    rows = "text,title,label\n" + "".join(f"row {n},line {n},{n % 2}\n" for n in range(20))
+    rows = "text,title,label\n" + "".join(
+        f"row {n},line {n},{n % 2}\n" for n in range(20)
+    )
     paths = [write("a.csv", rows), write("b.csv", f"{rows}one,more,0\n")]
     a, b = (table_dataset(path, columns=("text=text",)) for path in paths)
     require_same_data({"a": a, "also a": a}, paths[0])
     require_same_data({"a": a, "b": b}, write("new.csv", "text,title,label\na,b,1\n"))
-    for runs in ({"a": a, "b": b}, {"a": a, "other": table_dataset(paths[0], columns=("text=title",))}):
+    for runs in (
+        {"a": a, "b": b},
+        {"a": a, "other": table_dataset(paths[0], columns=("text=title",))},
+    ):
         with pytest.raises(LitebertError, match="LB-880"):
             require_same_data(runs, paths[0])

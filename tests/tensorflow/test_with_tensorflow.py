@@ -1,4 +1,6 @@
-"""Real TensorFlow and litebert read what the other wrote, bit for bit (damage: tests/interop/google)."""
+"""Real TensorFlow and litebert read what the other wrote, bit for bit (damage:
+tests/interop/google).
+"""
 
 import os
 import subprocess
@@ -16,43 +18,69 @@ from litebert.nn import AlbertForPretraining
 
 pytestmark = pytest.mark.tensorflow
 FIXTURES = Path(__file__).parents[1] / "interop" / "google" / "fixtures"
-PYTHON = os.environ.get("LITEBERT_TENSORFLOW_PYTHON", sys.executable)  # TensorFlow's, of an environment of its own
-SHAPE = {"vocab_size": 3_000, "embedding_size": 32, "hidden_size": 64, "num_attention_heads": 4}
+# TensorFlow's, of an environment of its own
+PYTHON = os.environ.get("LITEBERT_TENSORFLOW_PYTHON", sys.executable)
+SHAPE = {
+    "vocab_size": 3_000,
+    "embedding_size": 32,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+}
 
 
 def _run(*words: Path) -> None:
     """Run checkpoints.py with TensorFlow's Python; skip if it has no TensorFlow."""
     code = "import importlib.util as u, sys; sys.exit(not u.find_spec('tensorflow'))"
     if subprocess.run([PYTHON, "-c", code], check=False).returncode:
-        pytest.skip(f"tensorflow is not installed for {PYTHON}: set LITEBERT_TENSORFLOW_PYTHON")
-    command = [PYTHON, str(Path(__file__).with_name("checkpoints.py")), *map(str, words)]
+        pytest.skip(
+            f"tensorflow is not installed for {PYTHON}: set LITEBERT_TENSORFLOW_PYTHON"
+        )
+    command = [
+        PYTHON,
+        str(Path(__file__).with_name("checkpoints.py")),
+        *map(str, words),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]
 
 
-def test_fixtures_are_what_tensorflow_writes_and_are_read_bit_for_bit(tmp_path: Path) -> None:
+def test_fixtures_are_what_tensorflow_writes_and_are_read_bit_for_bit(
+    tmp_path: Path,
+) -> None:
     _run(tmp_path / "theirs")
     for path in sorted(FIXTURES.rglob("*.data-*")):
-        if path.parent.name != "objects":  # TF2 writes the names of its own objects into it
-            assert (tmp_path / "theirs" / path.relative_to(FIXTURES)).read_bytes() == path.read_bytes(), path
+        # TF2 writes the names of its own objects into it
+        if path.parent.name != "objects":
+            assert (
+                tmp_path / "theirs" / path.relative_to(FIXTURES)
+            ).read_bytes() == path.read_bytes(), path
     for expected in sorted(tmp_path.rglob("expected.npz")):
         (index,) = expected.parent.rglob("*.index")
         bundle = read_bundle(index.with_suffix(""))
         with np.load(expected, allow_pickle=False) as numbers:
             assert set(numbers) == set(bundle.entries)
             for name in bundle.entries:
-                assert np.array_equal(bundle.read(name).double(), numbers[name]), (expected, name)
+                assert np.array_equal(bundle.read(name).double(), numbers[name]), (
+                    expected,
+                    name,
+                )
 
 
 def test_what_we_write_tensorflow_restores_bit_for_bit(tmp_path: Path) -> None:
-    network = AlbertForPretraining(AlbertConfig(**SHAPE, intermediate_size=256, num_hidden_layers=6, sharing="none"))
+    network = AlbertForPretraining(
+        AlbertConfig(
+            **SHAPE, intermediate_size=256, num_hidden_layers=6, sharing="none"
+        )
+    )
     save_model(network, tmp_path / "model")
     prefix = tmp_path / "out" / "model.ckpt-best"
     export_checkpoint(tmp_path / "model", prefix)
     _run(prefix, tmp_path / "read.npz")
     ours = read_bundle(prefix)
     with np.load(tmp_path / "read.npz", allow_pickle=False) as read:
-        assert {name for name in read if not name.endswith(":dtype")} == set(ours.entries)
+        assert {name for name in read if not name.endswith(":dtype")} == set(
+            ours.entries
+        )
         for name in ours.entries:
             assert np.array_equal(read[name], ours.read(name)), name
             assert f"torch.{read[f'{name}:dtype']}" == str(ours.dtype(name))

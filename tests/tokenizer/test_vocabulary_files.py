@@ -1,4 +1,6 @@
-"""Vocabulary files: trained, found, saved; harmful ones are refused before native code, mutations crash nothing."""
+"""Vocabulary files: trained, found, saved; harmful ones are refused before native code,
+mutations crash nothing.
+"""
 
 import math
 import re
@@ -17,12 +19,17 @@ from litebert.tokenizer.models import MAX_MODEL_BYTES, check_charsmap, read_mode
 from tests.memory import run_in_child
 
 
-def test_a_run_its_folder_and_its_file_load_alike_with_their_settings(own: Tokenizer, tmp_path: Path) -> None:
+def test_a_run_its_folder_and_its_file_load_alike_with_their_settings(
+    own: Tokenizer, tmp_path: Path
+) -> None:
     folder = tmp_path / "run" / "model"
     own.save(folder, max_length=128)
     config = folder / "tokenizer_config.json"
     assert files.read_json(config, command="")["model_max_length"] == 128
-    assert {Tokenizer.load(path).hash for path in (folder, str(folder / "spiece.model"), folder.parent)} == {own.hash}
+    assert {
+        Tokenizer.load(path).hash
+        for path in (folder, str(folder / "spiece.model"), folder.parent)
+    } == {own.hash}
     for case in (True, False):
         files.write_json(config, {"do_lower_case": case, "x": None})
         for path in (folder, folder / "spiece.model"):
@@ -36,14 +43,24 @@ def test_a_run_its_folder_and_its_file_load_alike_with_their_settings(own: Token
 def test_a_path_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "h.model", "wb") as file:
         file.truncate(MAX_MODEL_BYTES + 1)
-    for name, code in {"": 213, "missing": 213, "tokenizer.json": 213, "spiece.model": "004", "h.model": "004"}.items():
+    for name, code in {
+        "": 213,
+        "missing": 213,
+        "tokenizer.json": 213,
+        "spiece.model": "004",
+        "h.model": "004",
+    }.items():
         with pytest.raises(LitebertError, match=f"LB-{code}"):
             Tokenizer.load(tmp_path / name)
 
 
 def piece(text: str = "a", **fields: float) -> bytes:
-    """Return a sentencepiece model of one piece; appended to another, it adds its piece."""
-    return ModelProto(pieces=[ModelProto.SentencePiece(piece=text, **fields)]).SerializeToString()
+    """Return a sentencepiece model of one piece; appended to another, it adds its
+    piece.
+    """
+    return ModelProto(
+        pieces=[ModelProto.SentencePiece(piece=text, **fields)]
+    ).SerializeToString()
 
 
 DAMAGE = {
@@ -69,8 +86,13 @@ def test_damage_and_models_of_another_kind_are_refused_by_name(
     make_model: Callable[[dict[str, float]], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = make_model({"▁": -1.0, "a": -2.0, "▁ab": -3.0})
-    for words, data in {"": small[:-1], **{words: small + end for words, end in DAMAGE.items()}}.items():
-        with pytest.raises(DamagedError, match=f"LB-201: the file is damaged(?s:.*){words.strip()}"):
+    for words, data in {
+        "": small[:-1],
+        **{words: small + end for words, end in DAMAGE.items()},
+    }.items():
+        with pytest.raises(
+            DamagedError, match=f"LB-201: the file is damaged(?s:.*){words.strip()}"
+        ):
             read_model(data, "the file")
     with pytest.raises(LitebertError, match=r"LB-208.*\n.*not a unigram model"):
         read_model(small.replace(b"\x18\x01\x20\x08", b"\x18\x02\x20\x08"), "the file")
@@ -81,24 +103,40 @@ def test_damage_and_models_of_another_kind_are_refused_by_name(
         read_model(small, "the file")
 
 
-def test_damaged_wordpieces_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, whole = tmp_path / "vocab.txt", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwant\n"
-    damages = {b"\xff\xfe": "LB-201.*\n.*utf-8", b"x" * 1025 + b"\n" + whole: "longest of 1,025"}
-    for data, words in {**damages, whole + b"want\n": "'want' is there twice", b"want\n": "LB-211"}.items():
+def test_damaged_wordpieces_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "vocab.txt"
+    whole = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwant\n"
+    damages = {
+        b"\xff\xfe": "LB-201.*\n.*utf-8",
+        b"x" * 1025 + b"\n" + whole: "longest of 1,025",
+    }
+    for data, words in {
+        **damages,
+        whole + b"want\n": "'want' is there twice",
+        b"want\n": "LB-211",
+    }.items():
         files.write_bytes(path, data)
         with pytest.raises(LitebertError, match=words):
             Tokenizer.load(path)
     files.write_bytes(path, whole)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(LitebertError, match=r"(?s)LB-305.*pip install 'litebert\[wordpiece\]'"):
+    with pytest.raises(
+        LitebertError, match=r"(?s)LB-305.*pip install 'litebert\[wordpiece\]'"
+    ):
         Tokenizer.load(path)
 
 
-def test_real_character_maps_are_sound_and_ruined_ones_are_not(own_model: bytes) -> None:
+def test_real_character_maps_are_sound_and_ruined_ones_are_not(
+    own_model: bytes,
+) -> None:
     charsmap = read_model(own_model, "own").charsmap
     trie_size = int.from_bytes(charsmap[:4], "little")
     assert len(charsmap) > 200_000
-    header, trie, texts = charsmap[:4], charsmap[4 : 4 + trie_size], charsmap[4 + trie_size :]
+    header = charsmap[:4]
+    trie = charsmap[4 : 4 + trie_size]
+    texts = charsmap[4 + trie_size :]
     faults = {
         "of 2 bytes": b"12",
         "of 100 bytes": charsmap[:100],
@@ -114,14 +152,19 @@ def test_real_character_maps_are_sound_and_ruined_ones_are_not(own_model: bytes)
         with pytest.raises(ValueError, match=words):
             check_charsmap(data)
     ruined = bytearray(own_model)
-    ruined[own_model.index(charsmap) + 19] |= 0x80  # turns an inner unit into a leaf that nothing leads to
+    # turns an inner unit into a leaf that nothing leads to
+    ruined[own_model.index(charsmap) + 19] |= 0x80
     with pytest.raises(DamagedError, match="sentencepiece refuses it"):
         Tokenizer.from_model(bytes(ruined))
 
 
-@pytest.mark.parametrize("number", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [2_000, pytest.param(20_000, marks=pytest.mark.slow)]
+)
 def test_mutated_models_are_refused_or_work(own_model: bytes, number: int) -> None:
-    """Models that pass the reader are used by native code in this process, which must survive."""
+    """Models that pass the reader are used by native code in this process, which must
+    survive.
+    """
     text = "In 1905, Jürgen weighed 12,000 ½ ﬁne (boats)\u200b 日本 e\u0301 가"
     num_accepted = 0
     for case in range(number):
@@ -140,7 +183,9 @@ def test_mutated_models_are_refused_or_work(own_model: bytes, number: int) -> No
 
 
 def mutated(data: bytes, case: int) -> bytes:
-    """Flip one to four bits, mostly in the pieces; now and then cut out or double a stretch."""
+    """Flip one to four bits, mostly in the pieces; now and then cut out or double a
+    stretch.
+    """
     random = rng.stream(0, "mutate a model", case)
     changed = bytearray(data)
     reach = len(data) if case % 3 == 0 else 8000
@@ -174,21 +219,35 @@ def test_training_again_gives_the_same_bytes_and_a_book_in_one_string_is_read_to
     own_model: bytes, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert train_tokenizer(iter(sentences), vocab_size=300) == own_model
-    kept = Tokenizer.from_model(train_tokenizer(sentences, vocab_size=300, keep_accents=True), keep_accents=True)
+    kept = Tokenizer.from_model(
+        train_tokenizer(sentences, vocab_size=300, keep_accents=True), keep_accents=True
+    )
     assert kept.decode(kept.encode("Her CAFÉ in Århus").ids) == "her café in århus"
     book = "\n".join([*sentences, *["Xylophone!"] * 9, "東京へ" * 2_000])
     tokenizer = Tokenizer.from_model(whole := train_tokenizer([book], vocab_size=150))
-    assert all(tokenizer.unk_id not in ids for ids in tokenizer.encode_ids([*sentences, book]))
+    assert all(
+        tokenizer.unk_id not in ids for ids in tokenizer.encode_ids([*sentences, book])
+    )
     monkeypatch.setattr(models, "MOST_LINES", 200)
-    assert train_tokenizer([book], vocab_size=150) == train_tokenizer([book], vocab_size=150) != whole
+    assert (
+        train_tokenizer([book], vocab_size=150)
+        == train_tokenizer([book], vocab_size=150)
+        != whole
+    )
 
 
-def test_the_largest_and_the_smallest_size_are_named_and_work(sentences: list[str]) -> None:
+def test_the_largest_and_the_smallest_size_are_named_and_work(
+    sentences: list[str],
+) -> None:
     def size(vocab_size: int, **limit: bool) -> int:
-        return Tokenizer.from_model(train_tokenizer(sentences, vocab_size=vocab_size, **limit)).vocab_size
+        return Tokenizer.from_model(
+            train_tokenizer(sentences, vocab_size=vocab_size, **limit)
+        ).vocab_size
 
     for wrong, words in ((8_000, r"<= (\d+)"), (20, r"alone need (\d+)")):
-        with pytest.raises(LitebertError, match=r"LB-221(?s:.*)set vocab_size") as caught:
+        with pytest.raises(
+            LitebertError, match=r"LB-221(?s:.*)set vocab_size"
+        ) as caught:
             size(wrong)
         named = int(re.findall(words, str(caught.value.received))[0])
         assert size(named) == named
@@ -200,7 +259,12 @@ def test_texts_that_cannot_be_trained_on_are_refused() -> None:
         yield "a line"
         raise OSError("the disk is gone")
 
-    for texts, code in (([], "LB-220"), (["  ", "\n"], "LB-220"), ([1], "LB-210"), ("one long text", "LB-216")):
+    for texts, code in (
+        ([], "LB-220"),
+        (["  ", "\n"], "LB-220"),
+        ([1], "LB-210"),
+        ("one long text", "LB-216"),
+    ):
         with pytest.raises(LitebertError, match=code):
             train_tokenizer(texts, vocab_size=50)
     with pytest.raises(OSError, match="the disk is gone"):

@@ -22,13 +22,25 @@ from tests.contract.shell import litebert
 from .conftest import Configure, EachStep, at, checkpoints_of, state_of
 
 
-@pytest.mark.parametrize(("first", "last"), [(200, 700), pytest.param(10_000, 20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(200, 700), pytest.param(10_000, 20_000, marks=pytest.mark.slow)],
+)
 def test_a_long_run_leaks_nothing(
-    tmp_path: Path, configure: Configure, each_step: EachStep, first: int, last: int, kept_bytes: int = 0
+    tmp_path: Path,
+    configure: Configure,
+    each_step: EachStep,
+    first: int,
+    last: int,
+    kept_bytes: int = 0,
 ) -> None:
-    """Require a quarter of the run that adds less than 500 KB: a leak adds in each, an allocator only now and then."""
+    """Require a quarter of the run that adds less than 500 KB: a leak adds in each, an
+    allocator only now and then.
+    """
     steps = [first + (last - first) * part // 4 for part in range(5)]
-    memory, files, kept = list[int](), list[int](), list[bytes]()
+    memory = list[int]()
+    files = list[int]()
+    kept = list[bytes]()
 
     def note(step: int) -> None:
         kept.append(b"x" * kept_bytes)
@@ -46,22 +58,33 @@ def test_a_long_run_leaks_nothing(
     assert files[-1] <= files[0]
 
 
-def test_control_memory_kept_by_each_step_is_noticed(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
+def test_control_memory_kept_by_each_step_is_noticed(
+    tmp_path: Path, configure: Configure, each_step: EachStep
+) -> None:
     with pytest.raises(AssertionError):
-        test_a_long_run_leaks_nothing(tmp_path, configure, each_step, 100, 200, kept_bytes=800_000)
+        test_a_long_run_leaks_nothing(
+            tmp_path, configure, each_step, 100, 200, kept_bytes=800_000
+        )
 
 
 @pytest.fixture
 def default_signals() -> Iterator[None]:
-    """Set the default handlers of SIGINT and SIGHUP: background jobs and nohup ignore these signals."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
+    """Set the default handlers of SIGINT and SIGHUP: background jobs and nohup ignore
+    these signals.
+    """
+    before = {
+        number: signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGHUP)
+    }
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("default_signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP]
+)
 def test_every_signal_to_stop_leaves_a_checkpoint(
     tmp_path: Path, configure: Configure, each_step: EachStep, number: signal.Signals
 ) -> None:
@@ -77,7 +100,9 @@ def test_every_signal_to_stop_leaves_a_checkpoint(
 
 
 @pytest.mark.usefixtures("default_signals")
-def test_nohup_is_obeyed(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
+def test_nohup_is_obeyed(
+    tmp_path: Path, configure: Configure, each_step: EachStep
+) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     each_step(at(6, signal.raise_signal, signal.SIGHUP))
     assert pretrain(configure(), tmp_path, is_quiet=True) == 0
@@ -85,7 +110,10 @@ def test_nohup_is_obeyed(tmp_path: Path, configure: Configure, each_step: EachSt
 
 @pytest.mark.usefixtures("default_signals")
 def test_control_without_handlers_a_signal_leaves_no_checkpoint(
-    tmp_path: Path, configure: Configure, each_step: EachStep, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    configure: Configure,
+    each_step: EachStep,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(run, "STOP_SIGNALS", ())
@@ -108,18 +136,40 @@ def test_a_second_signal_ends_at_once(asleep: "subprocess.Popen[bytes]") -> None
 TINY = ("--preset", "tiny", "optim.warmup_steps=1", "train.steps=2")
 
 
-def _pretrain(place: Path, *words: object, **how: Any) -> subprocess.CompletedProcess[bytes]:
+def _pretrain(
+    place: Path, *words: object, **how: Any
+) -> subprocess.CompletedProcess[bytes]:
     """Run the command without HOME, in another time zone and an ASCII locale."""
-    environment = {"PATH": os.defpath, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    environment |= {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    environment = {
+        "PATH": os.defpath,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+    }
+    environment |= {
+        "TZ": "Pacific/Kiritimati",
+        "LC_ALL": "C",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONUTF8": "0",
+    }
     command = [sys.executable, "-m", "litebert", "pretrain", *TINY, *map(str, words)]
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, check=False, **how)
+    return subprocess.run(
+        command, cwd=place, env=environment, capture_output=True, check=False, **how
+    )
 
 
-def test_a_run_has_the_same_bits_without_home_and_utf8_and_with_long_odd_names(tmp_path: Path, corpus: Path) -> None:
-    place, name = tmp_path / "größe und 日本", "n" * 200
+def test_a_run_has_the_same_bits_without_home_and_utf8_and_with_long_odd_names(
+    tmp_path: Path, corpus: Path
+) -> None:
+    place = tmp_path / "größe und 日本"
+    name = "n" * 200
     place.mkdir()
-    fixed = ("--corpus", corpus, "train.batch_size=2", "train.threads=1", "train.precision=fp32")
+    fixed = (
+        "--corpus",
+        corpus,
+        "train.batch_size=2",
+        "train.threads=1",
+        "train.precision=fp32",
+    )
     done = _pretrain(place, *fixed, "--name", name)
     assert done.returncode == 0, done.stderr.decode()
     assert litebert("pretrain", *TINY, *fixed, "--runs", tmp_path, "--name", "usual").ok
@@ -127,7 +177,11 @@ def test_a_run_has_the_same_bits_without_home_and_utf8_and_with_long_odd_names(t
 
 
 def test_too_little_memory_is_one_clear_error(tmp_path: Path, corpus: Path) -> None:
-    large = ["train.batch_size=4096", "train.micro_batch_size=4096", "objective.max_seq_length=512"]
+    large = [
+        "train.batch_size=4096",
+        "train.micro_batch_size=4096",
+        "objective.max_seq_length=512",
+    ]
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (2_500 << 20, 2_500 << 20))  # noqa: E731
     done = _pretrain(tmp_path, "--corpus", corpus, *large, preexec_fn=limit)
     said = done.stderr.decode()

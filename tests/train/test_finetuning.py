@@ -1,4 +1,6 @@
-"""Fine-tuning end to end: it learns, reports last and best separately, and can train a head after every step."""
+"""Fine-tuning end to end: it learns, reports last and best separately, and can train a
+head after every step.
+"""
 
 import json
 import shutil
@@ -28,9 +30,15 @@ from tests.contract import shell
 from tests.networks import SHAPE, config_for
 
 STEPS = SHAPE["num_hidden_layers"]
-PACE = "train.batch_size=16 train.save_every=4 train.log_every=4 optim.learning_rate=0.005 train.epochs=5"
+PACE = (
+    "train.batch_size=16 train.save_every=4 train.log_every=4 optim.learning_rate=0.005"
+    " train.epochs=5"
+)
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
-LABELS = {"good": ("liked", "loved", "praised", "enjoyed"), "bad": ("hated", "left", "cursed", "feared")}
+LABELS = {
+    "good": ("liked", "loved", "praised", "enjoyed"),
+    "bad": ("hated", "left", "cursed", "feared"),
+}
 Configure = Callable[..., Resolved[FinetuneConfig]]
 
 
@@ -38,39 +46,59 @@ def _rows(number: int, first: int = 0) -> str:
     lines = ["text,verdict"]
     for index in range(first, first + number):
         label = ("good", "bad")[index % 2]
-        who, did, other = PEOPLE[index % 6], LABELS[label][index // 2 % 4], PEOPLE[index // 6 % 6]
+        who = PEOPLE[index % 6]
+        did = LABELS[label][index // 2 % 4]
+        other = PEOPLE[index // 6 % 6]
         lines.append(f'"{who} {did} the film, said {other}.",{label}')
     return "\n".join(lines) + "\n"
 
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a folder with film reviews and a model to start from, a small network with random weights."""
+    """Write a folder with film reviews and a model to start from, a small network with
+    random weights.
+    """
     folder = tmp_path_factory.mktemp("films")
     (folder / "train.csv").write_text(_rows(96), encoding="utf-8")
     (folder / "dev.csv").write_text(_rows(24, first=200), encoding="utf-8")
-    tokenizer = Tokenizer.from_model(train_tokenizer(_rows(96).splitlines(), vocab_size=50))
+    tokenizer = Tokenizer.from_model(
+        train_tokenizer(_rows(96).splitlines(), vocab_size=50)
+    )
     tokenizer.save(folder / "start")
-    sizes = {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 40}
+    sizes = {
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "max_position_embeddings": 40,
+    }
     config = config_for(tokenizer, **sizes, initializer_range=0.2)
-    save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(3)), folder / "start")
+    save_model(
+        AlbertForPretraining(config, generator=torch.Generator().manual_seed(3)),
+        folder / "start",
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
 def words(films: Path) -> list[str]:
-    return [f"data.train={films / 'train.csv'}", f"data.dev={films / 'dev.csv'}", f"model.start={films / 'start'}"]
+    return [
+        f"data.train={films / 'train.csv'}",
+        f"data.dev={films / 'dev.csv'}",
+        f"model.start={films / 'start'}",
+    ]
 
 
 @pytest.fixture(scope="module")
 def configure(words: list[str]) -> Configure:
     given = ["task.name=table", *words, *PACE.split()]
-    return lambda *changes: resolve(FinetuneConfig, settings_from_words([*given, *changes]))
+    return lambda *changes: resolve(
+        FinetuneConfig, settings_from_words([*given, *changes])
+    )
 
 
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
-    run, changes = tmp_path_factory.mktemp("learnt") / "run", ("train.eval_every=5", "optim.learning_rate=0.003")
+    run = tmp_path_factory.mktemp("learnt") / "run"
+    changes = ("train.eval_every=5", "optim.learning_rate=0.003")
     assert finetune(configure("train.epochs=15", *changes), run, is_quiet=True) == 0
     return run
 
@@ -78,37 +106,69 @@ def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Pa
 @pytest.fixture(scope="module")
 def with_exits(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
     run = tmp_path_factory.mktemp("exits") / "run"
-    finetune(configure("train.epochs=20", "train.exits=true", "optim.learning_rate=0.003"), run, is_quiet=True)
+    finetune(
+        configure("train.epochs=20", "train.exits=true", "optim.learning_rate=0.003"),
+        run,
+        is_quiet=True,
+    )
     return run
 
 
-def test_a_task_is_learnt_and_last_and_best_are_reported_as_they_are_on_disk(learnt: Path, films: Path) -> None:
+def test_a_task_is_learnt_and_last_and_best_are_reported_as_they_are_on_disk(
+    learnt: Path, films: Path
+) -> None:
     model = Model.load(learnt / "model")
     assert model.verbs == ("classify", "embed")
     found = model.classify(["Emma loved the film, said Bert.", "Bert cursed the film."])
     assert [each.labels for each in found] == [("good",), ("bad",)]
     answers = (learnt / "answers" / "dev.jsonl").read_text().splitlines()
-    assert (len(answers), json.loads(answers[0])["expected"] in ("good", "bad")) == (24, True)
+    assert (len(answers), json.loads(answers[0])["expected"] in ("good", "bad")) == (
+        24,
+        True,
+    )
     result = json.loads((learnt / "result.json").read_text())
     rows = [row for row in read_metrics(learnt) if row["kind"] == "eval"]
     accuracies = [row["accuracy"] for row in rows]
-    assert result["last"]["accuracy"] == result["best"]["accuracy"] == max(accuracies) == 1.0
-    assert result["best"]["step"] == rows[accuracies.index(1.0)]["step"] < result["last"]["step"]
+    assert (
+        result["last"]["accuracy"]
+        == result["best"]["accuracy"]
+        == max(accuracies)
+        == 1.0
+    )
+    assert (
+        result["best"]["step"]
+        == rows[accuracies.index(1.0)]["step"]
+        < result["last"]["step"]
+    )
     assert result["last"]["step"] == rows[-1]["step"] == 90
     for kept, model in {"last": learnt, "best": learnt / "best"}.items():
-        measures, _, _ = measure_split([Finetuned.open(model)], films / "dev.csv", "dev")
+        measures, _, _ = measure_split(
+            [Finetuned.open(model)], films / "dev.csv", "dev"
+        )
         assert measures["accuracy"] == pytest.approx(result[kept]["accuracy"])
 
 
 def test_an_ensemble_answers_with_the_mean_even_without_the_training_file(
     tmp_path: Path, films: Path, configure: Configure
 ) -> None:
-    table, runs = Path(shutil.copy(films / "train.csv", tmp_path)), [tmp_path / f"seed-{seed}" for seed in (1, 2)]
+    table = Path(shutil.copy(films / "train.csv", tmp_path))
+    runs = [tmp_path / f"seed-{seed}" for seed in (1, 2)]
     for seed, run in enumerate(runs, 1):
-        finetune(configure(f"train.seed={seed}", "train.steps=2", f"data.train={table}"), run, is_quiet=True)
-    (tmp_path / "new.csv").write_text("text\nAnna loved it.\nBert left.\n", encoding="utf-8")
-    recorded = json.loads((runs[0] / "run.json").read_text())  # an earlier version had settings that are gone
-    (runs[0] / "run.json").write_text(json.dumps(recorded | {"settings": recorded["settings"] | {"train.patience": 3}}))
+        finetune(
+            configure(f"train.seed={seed}", "train.steps=2", f"data.train={table}"),
+            run,
+            is_quiet=True,
+        )
+    (tmp_path / "new.csv").write_text(
+        "text\nAnna loved it.\nBert left.\n", encoding="utf-8"
+    )
+    # an earlier version had settings that are gone
+    recorded = json.loads((runs[0] / "run.json").read_text())
+    (runs[0] / "run.json").write_text(
+        json.dumps(
+            recorded | {"settings": recorded["settings"] | {"train.patience": 3}}
+        )
+    )
     given = []
     for _ in range(2):
         members = [Finetuned.open(run) for run in runs]
@@ -116,7 +176,9 @@ def test_an_ensemble_answers_with_the_mean_even_without_the_training_file(
         given.append(ensemble_answers(members, examples))
         alone = [ensemble_answers([member], examples) for member in members]
         for first, second, mean in zip(*alone, given[-1], strict=True):
-            assert mean.values == pytest.approx([(a + b) / 2 for a, b in zip(first.values, second.values, strict=True)])
+            assert mean.values == pytest.approx(
+                [(a + b) / 2 for a, b in zip(first.values, second.values, strict=True)]
+            )
         table.unlink(missing_ok=True)
     assert given[0] == given[1]
     (file,) = members[0].dataset.submission("test", examples, given[0]).values()
@@ -128,9 +190,17 @@ def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doub
 ) -> None:
     tables = [load_model(films / "start").network.albert.embedding.word.weight]
     for is_random in ("true", "false"):
-        changes = ("train.steps=1", "optim.learning_rate=1e-9", f"model.random={is_random}")
+        changes = (
+            "train.steps=1",
+            "optim.learning_rate=1e-9",
+            f"model.random={is_random}",
+        )
         finetune(configure(*changes), tmp_path / is_random, is_quiet=True)
-        tables.append(load_model(tmp_path / is_random / "model").network.albert.embedding.word.weight)
+        tables.append(
+            load_model(
+                tmp_path / is_random / "model"
+            ).network.albert.embedding.word.weight
+        )
     start, random, pretrained = tables
     assert torch.allclose(pretrained, start, atol=1e-5)
     assert not torch.allclose(random, start, atol=1e-2)
@@ -142,47 +212,96 @@ def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doub
     assert "(commonest label 0.5000)" in str(evaluated) and evaluated.doubts
 
 
-def test_a_run_of_other_data_or_another_start_is_not_resumed(tmp_path: Path, films: Path, configure: Configure) -> None:
+def test_a_run_of_other_data_or_another_start_is_not_resumed(
+    tmp_path: Path, films: Path, configure: Configure
+) -> None:
     place = shutil.copytree(films, tmp_path / "films")
-    resolved = configure("train.steps=1", f"data.dev={place / 'dev.csv'}", f"model.start={place / 'start'}")
+    resolved = configure(
+        "train.steps=1",
+        f"data.dev={place / 'dev.csv'}",
+        f"model.start={place / 'start'}",
+    )
     assert finetune(resolved, tmp_path / "run", is_quiet=True) == 0
-    for name, old, new in (("dev.csv", b",good", b",bad"), ("start/config.json", b'layers": 3', b'layers": 1')):
+    for name, old, new in (
+        ("dev.csv", b",good", b",bad"),
+        ("start/config.json", b'layers": 3', b'layers": 1'),
+    ):
         (place / name).write_bytes((place / name).read_bytes().replace(old, new))
-        with pytest.raises(LitebertError, match=r"LB-505[\s\S]*data of (dev hash|shape of the start)"):
+        with pytest.raises(
+            LitebertError, match=r"LB-505[\s\S]*data of (dev hash|shape of the start)"
+        ):
             finetune(resolved, tmp_path / "run", is_quiet=True)
         shutil.copy(films / name, place / name)
-    save_model(AlbertForPretraining(load_model(place / "start").network.config), place / "start")
+    save_model(
+        AlbertForPretraining(load_model(place / "start").network.config),
+        place / "start",
+    )
     with pytest.raises(LitebertError, match=r"LB-505[\s\S]*data of start: "):
         finetune(resolved, tmp_path / "run", is_quiet=True)
 
 
-def test_names_of_labels_that_are_assumed_are_said(learnt: Path, tmp_path: Path, capsys) -> None:
+def test_names_of_labels_that_are_assumed_are_said(
+    learnt: Path, tmp_path: Path, capsys
+) -> None:
     written = shutil.copytree(learnt, tmp_path / "run") / "model" / "config.json"
-    written.write_text(written.read_text().replace('"bad"', '"LABEL_0"').replace('"good"', '"LABEL_1"'))
-    assert litebert.evaluate(tmp_path / "run", quiet=True).measures["dev"]["accuracy"] == 1.0
-    assert "names no labels: they are taken to be, in order, bad, good" in capsys.readouterr().err
+    written.write_text(
+        written.read_text().replace('"bad"', '"LABEL_0"').replace('"good"', '"LABEL_1"')
+    )
+    assert (
+        litebert.evaluate(tmp_path / "run", quiet=True).measures["dev"]["accuracy"]
+        == 1.0
+    )
+    assert (
+        "names no labels: they are taken to be, in order, bad, good"
+        in capsys.readouterr().err
+    )
 
 
-def test_quantize_measures_a_run_before_and_after(learnt: Path, films: Path, tmp_path: Path) -> None:
+def test_quantize_measures_a_run_before_and_after(
+    learnt: Path, films: Path, tmp_path: Path
+) -> None:
     data = ("--data", films / "dev.csv")
-    found = shell.litebert("quantize", learnt, tmp_path / "int8", *data, "--evaluate", "--json").json
-    assert found["before"]["dev"]["accuracy"] == 1.0 and found["after"]["dev"]["accuracy"] > 0.9
+    found = shell.litebert(
+        "quantize", learnt, tmp_path / "int8", *data, "--evaluate", "--json"
+    ).json
+    assert (
+        found["before"]["dev"]["accuracy"] == 1.0
+        and found["after"]["dev"]["accuracy"] > 0.9
+    )
     alone = shutil.copytree(learnt / "model", tmp_path / "alone")
-    shell.assert_error(shell.litebert("quantize", alone, tmp_path / "other", *data), 1, "LB-613")
+    shell.assert_error(
+        shell.litebert("quantize", alone, tmp_path / "other", *data), 1, "LB-613"
+    )
 
 
-def test_small_networks_get_measured_defaults_and_given_values_stay(words: list[str], tmp_path: Path) -> None:
-    recipe = {"optim.learning_rate": Setting(2e-5, "recipe table"), "task.name": Setting("table")}
+def test_small_networks_get_measured_defaults_and_given_values_stay(
+    words: list[str], tmp_path: Path
+) -> None:
+    recipe = {
+        "optim.learning_rate": Setting(2e-5, "recipe table"),
+        "task.name": Setting("table"),
+    }
 
     def configured(*more: str) -> Resolved[FinetuneConfig]:
         return resolve(FinetuneConfig, recipe, settings_from_words([*words, *more]))
 
     prepared = prepare(configured(), tmp_path / "a")
-    assert (prepared.config.optim.learning_rate, prepared.config.train.epochs) == (1e-4, MAX_EPOCHS)
+    assert (prepared.config.optim.learning_rate, prepared.config.train.epochs) == (
+        1e-4,
+        MAX_EPOCHS,
+    )
     assert prepared.resolved.origins["optim.learning_rate"] == SUITED
-    prepared = prepare(configured("optim.learning_rate=2e-5", "train.steps=3"), tmp_path / "b")
-    assert (prepared.config.optim.learning_rate, prepared.config.train.steps) == (2e-5, 3)
-    published = resolve(FinetuneConfig, settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"]))
+    prepared = prepare(
+        configured("optim.learning_rate=2e-5", "train.steps=3"), tmp_path / "b"
+    )
+    assert (prepared.config.optim.learning_rate, prepared.config.train.steps) == (
+        2e-5,
+        3,
+    )
+    published = resolve(
+        FinetuneConfig,
+        settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"]),
+    )
     assert adapt_defaults(published, 768, 500) is published
     for size, rows, reads_mean, expected in (
         (256, 500, False, (1e-4, 0.1, 10, 1.0)),
@@ -191,27 +310,60 @@ def test_small_networks_get_measured_defaults_and_given_values_stay(words: list[
     ):
         small = adapt_defaults(configured(), size, rows, reads_mean=reads_mean).config
         optim = small.optim
-        assert (optim.learning_rate, optim.warmup_steps, small.train.epochs, optim.head_rate_scale) == expected
+        assert (
+            optim.learning_rate,
+            optim.warmup_steps,
+            small.train.epochs,
+            optim.head_rate_scale,
+        ) == expected
 
 
-def test_every_head_learns_and_fewer_steps_answer_as_well(with_exits: Path, films: Path) -> None:
+def test_every_head_learns_and_fewer_steps_answer_as_well(
+    with_exits: Path, films: Path
+) -> None:
     model = Finetuned.open(with_exits)
     examples = model.dataset.read(films / "train.csv", "dev")
     for depth in range(1, STEPS + 1):
         shallow = Finetuned.open(with_exits, depth=depth)
-        assert shallow.dataset.family.measures(examples, ensemble_answers([shallow], examples))["accuracy"] == 1.0
-    assert shell.litebert("evaluate", with_exits, "--depth", 2, "--json").json["dev"]["accuracy"] == 1.0
+        assert (
+            shallow.dataset.family.measures(
+                examples, ensemble_answers([shallow], examples)
+            )["accuracy"]
+            == 1.0
+        )
+    assert (
+        shell.litebert("evaluate", with_exits, "--depth", 2, "--json").json["dev"][
+            "accuracy"
+        ]
+        == 1.0
+    )
 
 
-def test_exits_are_loaded_again_and_transformers_reads_the_last_head(with_exits: Path, tmp_path: Path) -> None:
+def test_exits_are_loaded_again_and_transformers_reads_the_last_head(
+    with_exits: Path, tmp_path: Path
+) -> None:
     folder = with_exits / "model"
-    trained, tensors = load_model(folder).network, load_file(folder / "model.safetensors")
-    inner = {f"exits.{step}.{kind}" for step in range(STEPS - 1) for kind in ("weight", "bias")}
+    trained = load_model(folder).network
+    tensors = load_file(folder / "model.safetensors")
+    inner = {
+        f"exits.{step}.{kind}"
+        for step in range(STEPS - 1)
+        for kind in ("weight", "bias")
+    }
     save_model(trained, tmp_path)
-    assert hash_file(tmp_path / "model.safetensors") == hash_file(folder / "model.safetensors")
-    theirs, report = AlbertForSequenceClassification.from_pretrained(folder, output_loading_info=True)
-    assert (set(report["unexpected_keys"]), set(report["missing_keys"])) == (inner, set())
-    ids = torch.tensor([Tokenizer.load(folder).encode("Anna liked the film.", frame=True).ids])
+    assert hash_file(tmp_path / "model.safetensors") == hash_file(
+        folder / "model.safetensors"
+    )
+    theirs, report = AlbertForSequenceClassification.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert (set(report["unexpected_keys"]), set(report["missing_keys"])) == (
+        inner,
+        set(),
+    )
+    ids = torch.tensor(
+        [Tokenizer.load(folder).encode("Anna liked the film.", frame=True).ids]
+    )
     with torch.no_grad():
         expected = theirs.eval()(ids).logits[0].softmax(-1)
     (found,) = litebert.load(folder).classify(["Anna liked the film."])
@@ -221,19 +373,24 @@ def test_exits_are_loaded_again_and_transformers_reads_the_last_head(with_exits:
     with pytest.raises(DamagedError, match=r"LB-660[\s\S]*exits.1.bias"):
         load_model(tmp_path)
 
-    # a training that starts from this model takes over its exits if the labels are the same
+    # a training that starts from this model takes over its exits if the labels are the
+    # same
     same = AlbertForTask(trained.config, trained.head_config, has_exits=True)
     assert start_from(same, folder).fresh == ()
     assert torch.equal(same.exits[1].dense.weight, trained.exits[1].dense.weight)
     plain = AlbertForTask(trained.config, trained.head_config)
     assert all(name.startswith("exits.") for name in start_from(plain, folder).dropped)
     other = HeadConfig(kind="sequence-classification", labels=("a", "b", "c"))
-    fresh = start_from(AlbertForTask(trained.config, other, has_exits=True), folder).fresh
+    fresh = start_from(
+        AlbertForTask(trained.config, other, has_exits=True), folder
+    ).fresh
     assert {name.split(".")[0] for name in fresh} == {"head", "exits"}
 
 
 @pytest.mark.parametrize("length", ["train.epochs=5", "train.minutes=0.1"])
-def test_a_warm_up_as_long_as_the_run_is_refused_before_work(tmp_path: Path, configure: Configure, length: str) -> None:
+def test_a_warm_up_as_long_as_the_run_is_refused_before_work(
+    tmp_path: Path, configure: Configure, length: str
+) -> None:
     with pytest.raises(LitebertError, match=r"LB-426[\s\S]*=1000, 30 steps"):
         finetune(configure(length, "optim.warmup_steps=1000"), tmp_path, is_quiet=True)
     assert not (tmp_path / "run.json").exists()
@@ -242,14 +399,23 @@ def test_a_warm_up_as_long_as_the_run_is_refused_before_work(tmp_path: Path, con
 def test_the_plan_counts_every_head_and_settings_of_other_tasks_are_refused(
     tmp_path: Path, configure: Configure
 ) -> None:
-    plans = [plan_finetuning(configure(f"train.exits={exits}"), tmp_path / "run") for exits in ("true", "false")]
-    assert plans[0][1].num_parameters - plans[1][1].num_parameters == (STEPS - 1) * (2 * 32 + 2)
-    (tmp_path / "tags.conll").write_text("Anna B-PER\nlaughs O\n\n" * 20, encoding="utf-8")
+    plans = [
+        plan_finetuning(configure(f"train.exits={exits}"), tmp_path / "run")
+        for exits in ("true", "false")
+    ]
+    assert plans[0][1].num_parameters - plans[1][1].num_parameters == (STEPS - 1) * (
+        2 * 32 + 2
+    )
+    (tmp_path / "tags.conll").write_text(
+        "Anna B-PER\nlaughs O\n\n" * 20, encoding="utf-8"
+    )
     tags = [f"data.{part}={tmp_path / 'tags.conll'}" for part in ("train", "dev")]
     for changes, what in {
         (*tags, "train.exits=true"): r"LB-518[\s\S]*token-classification",
         (*tags, "task.class_weights=[1, 2]"): r"LB-517[\s\S]*token-classification",
-        ("task.class_weights=[1, 2, 3]",): r"LB-517[\s\S]*3.0\] for sequence-classification",
+        (
+            "task.class_weights=[1, 2, 3]",
+        ): r"LB-517[\s\S]*3.0\] for sequence-classification",
         ("task.class_weights=[0, 0]",): r"LB-517[\s\S]*not all 0",
         ("task.class_weights=[-1, 1]",): r"LB-517[\s\S]*none below 0",
     }.items():

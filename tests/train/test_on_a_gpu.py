@@ -1,4 +1,6 @@
-"""Code for GPUs, tested without one: fake tensors have no values, so code that waits for one fails."""
+"""Code for GPUs, tested without one: fake tensors have no values, so code that waits
+for one fails.
+"""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -8,7 +10,11 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -28,23 +34,43 @@ LENGTHS = (19, 7, 7)  # 33 rows: rows of padding are added, which are zeros
 
 
 def _network(dropout: float, kind: str, dtype: torch.dtype) -> AlbertForPretraining:
-    sizes = {"vocab_size": 50, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "hidden_dropout_prob": dropout}
+    sizes = {
+        "vocab_size": 50,
+        "embedding_size": 16,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+    }
+    sizes |= {
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "hidden_dropout_prob": dropout,
+    }
     config = AlbertConfig(**sizes, attention_probs_dropout_prob=dropout, attention=kind)
     return AlbertForPretraining(config, dtype=dtype).train()
 
 
 def _work(of: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> PretrainingWork:
-    ids, masked = torch.arange(sum(LENGTHS)) % 50, torch.tensor([1, 8, 12, 20])
+    ids = torch.arange(sum(LENGTHS)) % 50
+    masked = torch.tensor([1, 8, 12, 20])
     batch = Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)])
-    batch = Batch(*map(of, (batch.ids, batch.positions, batch.segments, batch.offsets)), batch.lengths)
-    return PretrainingWork(batch, *map(of, (masked, ids[masked], torch.tensor([0, 1, 0]))), 4, 3)
+    batch = Batch(
+        *map(of, (batch.ids, batch.positions, batch.segments, batch.offsets)),
+        batch.lengths,
+    )
+    return PretrainingWork(
+        batch, *map(of, (masked, ids[masked], torch.tensor([0, 1, 0]))), 4, 3
+    )
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, MagicMock]]:
-    """Make every fake tensor claim to be on a GPU, and record the calls of the attention kernels."""
-    watched = {name: MagicMock(wraps=getattr(attention, name)) for name in ("_variable", "padded")}
+    """Make every fake tensor claim to be on a GPU, and record the calls of the
+    attention kernels.
+    """
+    watched = {
+        name: MagicMock(wraps=getattr(attention, name))
+        for name in ("_variable", "padded")
+    }
     for name, kernel in watched.items():
         monkeypatch.setattr(attention, name, kernel)
     monkeypatch.setattr(FakeTensor, "is_cuda", True, raising=False)
@@ -52,7 +78,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, MagicMock]]:
     attention._has_flash.cache_clear()
 
 
-AMPERE, TURING = (8, 0), (7, 5)
+AMPERE = (8, 0)
+TURING = (7, 5)
 STEPS = [
     (torch.bfloat16, 0.0, "full", AMPERE, "lamb", "_variable"),
     (torch.float16, 0.0, "full", TURING, "lamb", "padded"),
@@ -64,7 +91,9 @@ STEPS = [
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_never_waits_for_the_device(monkeypatch, kernels: dict[str, MagicMock], step: Any) -> None:
+def test_a_step_never_waits_for_the_device(
+    monkeypatch, kernels: dict[str, MagicMock], step: Any
+) -> None:
     dtype, dropout, kind, capability, optimizer, expected = step
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     mode = FakeTensorMode()
@@ -76,7 +105,9 @@ def test_a_step_never_waits_for_the_device(monkeypatch, kernels: dict[str, Magic
             for name, parameter in list(module.named_parameters(recurse=False)):
                 setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
         rule = build_optimizer(OptimConfig(name=optimizer), network.named_parameters())
-        Pretraining(network, held_out=(), train=TrainConfig()).loss(work).total.backward()
+        Pretraining(network, held_out=(), train=TrainConfig()).loss(
+            work
+        ).total.backward()
         norm = clip_gradients(network.parameters(), 1.0)
         rule.step()
         with pytest.raises(DataDependentOutputException):
@@ -84,7 +115,9 @@ def test_a_step_never_waits_for_the_device(monkeypatch, kernels: dict[str, Magic
     assert {name for name, kernel in kernels.items() if kernel.called} == {expected}
 
 
-def _step(dtype: torch.dtype, loss_scale: float) -> tuple[StepResult, dict[str, Tensor]]:
+def _step(
+    dtype: torch.dtype, loss_scale: float
+) -> tuple[StepResult, dict[str, Tensor]]:
     """Take a step; return its result, and the weights after it."""
     torch.manual_seed(1)
     network = _network(0.0, "full", dtype)
@@ -96,8 +129,13 @@ def _step(dtype: torch.dtype, loss_scale: float) -> tuple[StepResult, dict[str, 
     return result, network.state_dict()
 
 
-def test_the_scale_of_the_loss_changes_no_bit_in_float32_and_an_overflow_in_fp16_changes_nothing() -> None:
-    (exact, one), (scaled, other) = _step(torch.float32, 1.0), _step(torch.float32, 2.0**15)
+def test_the_scale_of_the_loss_changes_no_bit_in_float32_and_an_overflow_in_fp16_changes_nothing() -> (  # noqa: E501
+    None
+):
+    (exact, one), (scaled, other) = (
+        _step(torch.float32, 1.0),
+        _step(torch.float32, 2.0**15),
+    )
     assert exact == scaled
     assert all(map(torch.equal, one.values(), other.values()))
     half, _ = _step(torch.float16, 2.0**10)
@@ -110,31 +148,41 @@ def test_the_scale_of_the_loss_changes_no_bit_in_float32_and_an_overflow_in_fp16
     assert torch.equal(after["albert.pooler.weight"], untouched.albert.pooler.weight)
 
 
-def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(loop, "STEPS_PER_SCALE", 2)
     good = StepResult((), 0, 1.0, 1.0, is_finite=True)
     bad = StepResult((), 0, 1.0, float("inf"), is_finite=False)
-    config: Any = SimpleNamespace(optim=OptimConfig(), train=TrainConfig(precision="fp16", max_skipped_steps=0))
-    progress, scales = RunProgress(loss_scale=8.0), []
+    config: Any = SimpleNamespace(
+        optim=OptimConfig(), train=TrainConfig(precision="fp16", max_skipped_steps=0)
+    )
+    progress = RunProgress(loss_scale=8.0)
+    scales = []
     for result in (good, bad, good, good, good, bad, bad):
         loop.count(progress, result, config, MagicMock())
         scales.append(progress.loss_scale)
     assert scales == [8, 4, 4, 8, 8, 4, 2]
-    with pytest.raises(LitebertError, match="LB-503"):  # only at a scale of 1 does an overflow count as skipped
+    # only at a scale of 1 does an overflow count as skipped
+    with pytest.raises(LitebertError, match="LB-503"):
         loop.count(progress, bad, config, MagicMock())
 
 
 class _NoFloat64(TorchDispatchMode):
     """Refuse float64, which Apple's GPUs lack."""
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         for each in tree_leaves(result):
             assert not isinstance(each, Tensor) or each.dtype != torch.float64, function
         return result
 
 
-def test_a_step_and_a_check_of_its_state_on_an_apple_gpu_use_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_and_a_check_of_its_state_on_an_apple_gpu_use_no_float64(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(AssertionError), _NoFloat64():
         _step(torch.float32, 1.0)
     for module in (loop, pretraining):
@@ -146,7 +194,9 @@ def test_a_step_and_a_check_of_its_state_on_an_apple_gpu_use_no_float64(monkeypa
         assert checkpoint.first_not_finite({"good": weights["good"]}) is None
 
 
-def test_several_processes_do_not_share_an_apple_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_do_not_share_an_apple_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(LitebertError, match=r"LB-507[\s\S]*cannot share"):
         choose_device("mps")

@@ -1,4 +1,6 @@
-"""Pretraining: it learns, refuses impossible settings, starts from given weights, mixes corpora, can be extended."""
+"""Pretraining: it learns, refuses impossible settings, starts from given weights, mixes
+corpora, can be extended.
+"""
 
 import os
 import re
@@ -39,28 +41,53 @@ def _evaluations(run: Path) -> list[dict[str, float]]:
 @pytest.fixture(scope="module")
 def trained(configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("long") / "run"
-    pretrain(configure("train.save_every=2", "train.keep_every=6", "train.keep_best=true"), run, is_quiet=True)
+    pretrain(
+        configure("train.save_every=2", "train.keep_every=6", "train.keep_best=true"),
+        run,
+        is_quiet=True,
+    )
     return run
 
 
-def test_pretraining_learns_words_and_order(tmp_path: Path, configure: Configure) -> None:
+def test_pretraining_learns_words_and_order(
+    tmp_path: Path, configure: Configure
+) -> None:
     longer = (
-        "train.steps=400 train.batch_size=16 train.eval_sequences=64 train.eval_every=400 train.save_every=400 "
-        "model.embedding_size=64 model.hidden_size=64 model.intermediate_size=128 model.hidden_dropout_prob=0 "
-        "model.attention_probs_dropout_prob=0 optim.learning_rate=0.002 optim.warmup_steps=0.2"
+        "train.steps=400 train.batch_size=16 train.eval_sequences=64"
+        " train.eval_every=400 train.save_every=400 model.embedding_size=64"
+        " model.hidden_size=64 model.intermediate_size=128 model.hidden_dropout_prob=0"
+        " model.attention_probs_dropout_prob=0 optim.learning_rate=0.002"
+        " optim.warmup_steps=0.2"
     )
     pretrain(configure(*longer.split()), tmp_path, is_quiet=True)
     before, after = _evaluations(tmp_path)
     assert after["masked_lm_accuracy"] > 1.5 * after["masked_lm_baseline"]
-    assert after["masked_lm_loss"] < before["masked_lm_loss"] - 1 and after["sentence_order_accuracy"] > 0.8
+    assert (
+        after["masked_lm_loss"] < before["masked_lm_loss"] - 1
+        and after["sentence_order_accuracy"] > 0.8
+    )
 
 
-def test_bf16_trains_and_idle_heads_stay_out(stories: Path, corpus: Path, tmp_path: Path, configure: Configure) -> None:
-    (alone := tmp_path / "alone.txt").write_text(stories.read_text().replace("\n", "\n\n"))
-    build_corpus([alone], tokenizer=corpus / "tokenizer", output=tmp_path / "corpus", held_out=0.2, workers=1)
+def test_bf16_trains_and_idle_heads_stay_out(
+    stories: Path, corpus: Path, tmp_path: Path, configure: Configure
+) -> None:
+    (alone := tmp_path / "alone.txt").write_text(
+        stories.read_text().replace("\n", "\n\n")
+    )
+    build_corpus(
+        [alone],
+        tokenizer=corpus / "tokenizer",
+        output=tmp_path / "corpus",
+        held_out=0.2,
+        workers=1,
+    )
     for word in ("objective.sentence=none", f"data.corpus={tmp_path / 'corpus'}"):
         run = tmp_path / word[:4]
-        pretrain(configure(word, "train.precision=bf16", "train.keep_best=true"), run, is_quiet=True)
+        pretrain(
+            configure(word, "train.precision=bf16", "train.keep_best=true"),
+            run,
+            is_quiet=True,
+        )
         found = [row["masked_lm_loss"] for row in _evaluations(run)]
         assert found[-1] < found[0]
         for model in (run / "model", run / "best", checkpoints_of(run)[-1]):
@@ -83,54 +110,88 @@ REFUSED = {
 
 @pytest.mark.parametrize("changes", REFUSED)
 def test_impossible_settings_are_refused_before_work(
-    tmp_path: Path, stories: Path, corpus: Path, trained: Path, configure: Configure, changes: str
+    tmp_path: Path,
+    stories: Path,
+    corpus: Path,
+    trained: Path,
+    configure: Configure,
+    changes: str,
 ) -> None:
     if "ALL" in changes:
-        build_corpus([stories], tokenizer=corpus / "tokenizer", output=tmp_path / "ALL", sentences="line", workers=1)
-    words = changes.replace("ALL", str(tmp_path / "ALL")).replace("MODEL", str(trained / "model")).split()
+        build_corpus(
+            [stories],
+            tokenizer=corpus / "tokenizer",
+            output=tmp_path / "ALL",
+            sentences="line",
+            workers=1,
+        )
+    words = (
+        changes.replace("ALL", str(tmp_path / "ALL"))
+        .replace("MODEL", str(trained / "model"))
+        .split()
+    )
     with pytest.raises(LitebertError, match=REFUSED[changes]):
         pretrain(configure(*words), tmp_path, is_quiet=True)
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-def test_minutes_become_steps_once_and_a_run_uses_its_plans_measurement(tmp_path: Path, configure: Configure) -> None:
+def test_minutes_become_steps_once_and_a_run_uses_its_plans_measurement(
+    tmp_path: Path, configure: Configure
+) -> None:
     resolved = configure("train.minutes=0.05")
     planned, _ = plan(resolved, tmp_path)
     # More threads than any measurement chooses: the plan alone can have set them.
     train = planned.train.model_copy(update={"threads": torch.get_num_threads() + 1})
-    measured = resolved.fill_measured(resolved.config.model_copy(update={"train": train}))
+    measured = resolved.fill_measured(
+        resolved.config.model_copy(update={"train": train})
+    )
     assert pretrain(measured, tmp_path, is_quiet=True) == 0
     recorded = Run(tmp_path).settings
-    assert (recorded["train.threads"], recorded["train.steps"]) == (train.threads, train.steps)
+    assert (recorded["train.threads"], recorded["train.steps"]) == (
+        train.threads,
+        train.steps,
+    )
     assert train.steps >= 20
     before = (tmp_path / "metrics.jsonl").read_bytes()
-    assert pretrain(resolved, tmp_path, is_quiet=True) == 0 and (tmp_path / "metrics.jsonl").read_bytes() == before
+    assert (
+        pretrain(resolved, tmp_path, is_quiet=True) == 0
+        and (tmp_path / "metrics.jsonl").read_bytes() == before
+    )
 
 
-def timed_run(planned: int, *, busy_from: int, seconds: float = 300.0, stop: int = 0) -> tuple[list[float], float]:
-    """Simulate a run with a time limit, resumed after step `stop`; return each step's position and the time spent.
+def timed_run(
+    planned: int, *, busy_from: int, seconds: float = 300.0, stop: int = 0
+) -> tuple[list[float], float]:
+    """Simulate a run with a time limit, resumed after step `stop`; return each step's
+    position and the time spent.
 
-    A step takes 0.5 s, from step `busy_from` on 2 s; the evaluation at the end takes 1 s.
+    A step takes 0.5 s, from step `busy_from` on 2 s; the evaluation at the end takes 1
+    s.
     """
     spent, places, progress, now = 0.0, list[float](), RunProgress(), lambda: spent
     clock = Clock(seconds, planned, ends=seconds, now=now)
     while progress.steps_left(planned):
         places.append(progress.position)
         spent += 2.0 if progress.step >= busy_from else 0.5
-        progress.step, progress.position = progress.step + 1, progress.position + progress.stride
+        progress.step = progress.step + 1
+        progress.position = progress.position + progress.stride
         if progress.steps_left(planned):
             clock.adjust(progress, 1.0)
         if progress.step == stop:
             progress = RunProgress.model_validate_json(progress.model_dump_json())
             spent += 1_000  # between two processes no time is counted
-            clock = Clock(seconds, planned, ends=spent + seconds - progress.seconds, now=now)
+            clock = Clock(
+                seconds, planned, ends=spent + seconds - progress.seconds, now=now
+            )
     return places, spent - (1_000 if stop else 0) + 1.0
 
 
 @pytest.mark.parametrize("busy_from", [10_000, 300, 100, 0])
 @pytest.mark.parametrize("planned", [150, 600, 5_000])
 @pytest.mark.parametrize("stop", [0, 120])
-def test_a_timed_run_ends_on_time_and_its_schedule_never_goes_back(busy_from: int, planned: int, stop: int) -> None:
+def test_a_timed_run_ends_on_time_and_its_schedule_never_goes_back(
+    busy_from: int, planned: int, stop: int
+) -> None:
     places, spent = timed_run(planned, busy_from=busy_from, stop=stop)
     assert spent == pytest.approx(300, rel=0.1) and places == sorted(places)
     assert (places[0], places[-1]) == (0, pytest.approx(planned - 1, rel=0.02))
@@ -141,35 +202,61 @@ def test_a_timed_run_takes_some_steps_even_if_the_time_is_up() -> None:
 
 
 def test_a_timed_run_that_is_resumed_has_only_the_time_that_is_left(
-    tmp_path: Path, configure: Configure, each_step: EachStep, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    configure: Configure,
+    each_step: EachStep,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    left, later = list[float](), lambda: time.monotonic() + 300  # five minutes pass at once
-    clock = lambda *given: left.append(given[2] - time.monotonic()) or Clock(*given, now=later)  # noqa: E731
+    # five minutes pass at once
+    left = list[float]()
+
+    def later() -> float:
+        return time.monotonic() + 300
+
+    def clock(*given) -> Clock:
+        left.append(given[2] - time.monotonic())
+        return Clock(*given, now=later)
+
     resolved = configure("train.minutes=10")
     train = resolved.config.train.model_copy(update={"steps": 900, "threads": 1})
-    measured = resolved.fill_measured(resolved.config.model_copy(update={"train": train}))
+    measured = resolved.fill_measured(
+        resolved.config.model_copy(update={"train": train})
+    )
     monkeypatch.setattr(loop, "Clock", clock)
     each_step(lambda step: step % 3 or signal.raise_signal(signal.SIGTERM))
-    assert [pretrain(measured, tmp_path, is_quiet=True) for _ in "ab"] == [128 + signal.SIGTERM] * 2
+    assert [pretrain(measured, tmp_path, is_quiet=True) for _ in "ab"] == [
+        128 + signal.SIGTERM
+    ] * 2
     assert left[0] > 400 > 300 > left[1]
 
 
-def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: Path, configure: Configure) -> None:
+def test_the_result_holds_the_average_and_the_checkpoint_the_weights(
+    tmp_path: Path, configure: Configure
+) -> None:
     pretrain(configure("optim.average_decay=0.9"), tmp_path, is_quiet=True)
-    state, weights = (load_file(checkpoints_of(tmp_path)[-1] / f"{n}.safetensors") for n in ("optimizer", "model"))
+    state, weights = (
+        load_file(checkpoints_of(tmp_path)[-1] / f"{n}.safetensors")
+        for n in ("optimizer", "model")
+    )
     result = load_file(tmp_path / "model/model.safetensors")
     name = "albert.encoder.embedding_hidden_mapping_in.weight"
-    assert torch.equal(result[name], state["albert.embedding.projection.weight/average"])
+    assert torch.equal(
+        result[name], state["albert.embedding.projection.weight/average"]
+    )
     assert not torch.equal(weights[name], result[name])
 
 
-def test_the_newest_checkpoints_every_sixth_and_the_best_are_kept_and_averaged(trained: Path, tmp_path: Path) -> None:
+def test_the_newest_checkpoints_every_sixth_and_the_best_are_kept_and_averaged(
+    trained: Path, tmp_path: Path
+) -> None:
     kept = checkpoints_of(trained)
     assert [path.name[-2:] for path in kept] == ["06", "10", "12"]
     for model in (trained / "best", kept[1]):
         assert litebert.load(model).fill("In the [MASK] Anna walked.")
     assert average_checkpoints(trained, tmp_path / "mean", last=2) == [10, 12]
-    one, two, mean = (load_model(path).network.state_dict() for path in (*kept[1:], tmp_path / "mean"))
+    one, two, mean = (
+        load_model(path).network.state_dict() for path in (*kept[1:], tmp_path / "mean")
+    )
     for name, tensor in mean.items():
         assert torch.allclose(tensor, (one[name] + two[name]) / 2, atol=1e-7)
     assert average_checkpoints(trained, tmp_path / "one") == [12]
@@ -182,17 +269,36 @@ def test_training_starts_from_given_weights_and_on_request_from_the_optimizer_st
 ) -> None:
     start = checkpoints_of(trained)[-1]
     name = "albert.pooler.weight/adam_m"
-    before, moments = load_file(start / "optimizer.safetensors")[name], {}
+    before = load_file(start / "optimizer.safetensors")[name]
+    moments = {}
     for goes_on in ("true", "false"):
-        words = [f"start.model={start}", f"start.optimizer={goes_on}", "train.steps=1", "train.save_every=1"]
+        words = [
+            f"start.model={start}",
+            f"start.optimizer={goes_on}",
+            "train.steps=1",
+            "train.save_every=1",
+        ]
         pretrain(configure(*words), tmp_path / goes_on, is_quiet=True)
-        begun, last = _evaluations(tmp_path / goes_on)[0], _evaluations(trained)[-1]
-        assert begun["masked_lm_loss"] == pytest.approx(last["masked_lm_loss"], abs=1e-6)
-        moments[goes_on] = load_file(checkpoints_of(tmp_path / goes_on)[-1] / "optimizer.safetensors")[name]
-    assert torch.dist(moments["true"], 0.9 * before) < torch.dist(moments["false"], 0.9 * before)
-    pretrain(configure(f"start.model={trained / 'best'}", "train.steps=1"), tmp_path / "best", is_quiet=True)
+        begun = _evaluations(tmp_path / goes_on)[0]
+        last = _evaluations(trained)[-1]
+        assert begun["masked_lm_loss"] == pytest.approx(
+            last["masked_lm_loss"], abs=1e-6
+        )
+        moments[goes_on] = load_file(
+            checkpoints_of(tmp_path / goes_on)[-1] / "optimizer.safetensors"
+        )[name]
+    assert torch.dist(moments["true"], 0.9 * before) < torch.dist(
+        moments["false"], 0.9 * before
+    )
+    pretrain(
+        configure(f"start.model={trained / 'best'}", "train.steps=1"),
+        tmp_path / "best",
+        is_quiet=True,
+    )
     found, *_ = (row["masked_lm_accuracy"] for row in _evaluations(tmp_path / "best"))
-    assert found == pytest.approx(max(row["masked_lm_accuracy"] for row in _evaluations(trained)))
+    assert found == pytest.approx(
+        max(row["masked_lm_accuracy"] for row in _evaluations(trained))
+    )
 
 
 def test_pieces_that_two_vocabularies_share_keep_their_vectors(
@@ -200,16 +306,25 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
 ) -> None:
     lines = stories.read_text().replace("river", "valley").splitlines()
     Tokenizer.from_model(train_tokenizer(lines, vocab_size=85)).save(tmp_path / "other")
-    settings = {"tokenizer": tmp_path / "other", "sentences": "line", "held_out": 0.2, "workers": 1}
+    settings = {
+        "tokenizer": tmp_path / "other",
+        "sentences": "line",
+        "held_out": 0.2,
+        "workers": 1,
+    }
     build_corpus([stories], output=tmp_path / "corpus", **settings)
     words = [f"data.corpus={tmp_path / 'corpus'}", f"start.model={trained / 'model'}"]
     with pytest.raises(LitebertError, match="LB-514"):
         pretrain(configure(*words), tmp_path / "refused", is_quiet=True)
-    further = configure(*words, "start.new_vocabulary=true", "train.steps=1", "optim.learning_rate=1e-9")
+    further = configure(
+        *words, "start.new_vocabulary=true", "train.steps=1", "optim.learning_rate=1e-9"
+    )
     pretrain(further, tmp_path / "run", is_quiet=True)
     folders = (trained / "model", tmp_path / "run" / "model")
     former, new = map(Tokenizer.load, folders)
-    old, table = (load_model(folder).network.albert.embedding.word.weight for folder in folders)
+    old, table = (
+        load_model(folder).network.albert.embedding.word.weight for folder in folders
+    )
     shared = set(former.pieces) & set(new.pieces)
     assert 60 < len(shared) < new.vocab_size
     for number, (piece, text) in enumerate(zip(new.pieces, new.texts, strict=True)):
@@ -217,15 +332,23 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
         assert torch.allclose(table[number], old[pieces].mean(0), atol=1e-6)
 
 
-def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(corpus: Path, configure: Configure) -> None:
+def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(
+    corpus: Path, configure: Configure
+) -> None:
     mix = Mixed([], [5, 3, 2], batch_size=4, seed=1)
     corpora, numbers = np.array([mix.place(sample) for sample in range(2 * CYCLE)]).T
     assert np.bincount(corpora).tolist() == [10_000, 6_000, 4_000]
     for number, count in enumerate((10_000, 6_000, 4_000)):
-        assert numbers[corpora == number].tolist() == list(range(count)), "in order: an epoch is planned once"
+        assert numbers[corpora == number].tolist() == list(range(count)), (
+            "in order: an epoch is planned once"
+        )
     with pytest.raises(LitebertError, match="LB-268"):
         counts_in_cycle([1e9, 1.0])
-    data = (f'data.mix=["{corpus / "held-out"}"]', "data.weights=[2, 1]", f"data.eval_corpus={corpus}")
+    data = (
+        f'data.mix=["{corpus / "held-out"}"]',
+        "data.weights=[2, 1]",
+        f"data.eval_corpus={corpus}",
+    )
     config = configure(*data, "train.batch_size=7").config
     first, again = (batches_of(corpus, config=config) for _ in range(2))
     whole = first.batch(5)
@@ -235,37 +358,72 @@ def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(corpu
     lengths = np.concatenate([np.diff(first.batch(step).offsets) for step in range(60)])
     sources = Sources.open(config)
     assert sources.mean_length(config) == pytest.approx(lengths.mean(), rel=0.2)
-    assert sources.describe()["held-out tokens"] == Corpus.open(corpus).manifest.counts.tokens
+    assert (
+        sources.describe()["held-out tokens"]
+        == Corpus.open(corpus).manifest.counts.tokens
+    )
 
 
 def _python(folder: Path, page: str, modules: list[str], *words: str) -> str:
-    """Write the Python blocks of a how-to page as modules, and run Python in their folder."""
-    for name, code in zip(modules, blocks(Path(f"docs/extending/{page}.md")), strict=True):
+    """Write the Python blocks of a how-to page as modules, and run Python in their
+    folder.
+    """
+    for name, code in zip(
+        modules, blocks(Path(f"docs/extending/{page}.md")), strict=True
+    ):
         (folder / name).write_text(code)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
-def test_a_third_party_objective_trains_as_the_how_to_describes(tmp_path: Path, corpus: Path) -> None:
-    words = ("run", f"data.corpus={corpus}", *SMALL, "train.steps=3", "train.loader_workers=1")
+def test_a_third_party_objective_trains_as_the_how_to_describes(
+    tmp_path: Path, corpus: Path
+) -> None:
+    words = (
+        "run",
+        f"data.corpus={corpus}",
+        *SMALL,
+        "train.steps=3",
+        "train.loader_workers=1",
+    )
     _python(tmp_path, "objective", ["gap.py", "mine.py"], "mine.py", *words)
     assert "sentence_order_accuracy" in _evaluations(tmp_path / "run")[-1]
     assert Run(tmp_path / "run").settings["objective.sentence"] == "gap"
 
 
-def test_a_third_party_head_is_logged_saved_resumed_and_reported(tmp_path: Path, corpus: Path) -> None:
+def test_a_third_party_head_is_logged_saved_resumed_and_reported(
+    tmp_path: Path, corpus: Path
+) -> None:
     python = partial(_python, tmp_path, "pretraining-head", ["next_piece.py"])
     plain = "from litebert.cli import main; main()"
-    command = ["-c", f"import next_piece; {plain}", "pretrain", "--corpus", str(corpus), "--name", "own", *SMALL]
+    command = [
+        "-c",
+        f"import next_piece; {plain}",
+        "pretrain",
+        "--corpus",
+        str(corpus),
+        "--name",
+        "own",
+        *SMALL,
+    ]
     command += ["train.steps=3", "train.save_every=2"]
     whole = python(*command)
     shutil.rmtree(tmp_path / "runs/own/model")
     shutil.rmtree(tmp_path / "runs/own/checkpoints/step-000000003")
     again = python(*command)
     assert "resuming from step 2" in again
-    last = [[line for line in said.splitlines() if line.startswith("held out at 3")] for said in (whole, again)]
+    last = [
+        [line for line in said.splitlines() if line.startswith("held out at 3")]
+        for said in (whole, again)
+    ]
     assert last[0] == last[1] != [] and re.search(r"next \d", last[0][0])
     assert "Next-piece accuracy" in (tmp_path / "runs/own/report.html").read_text()
     python("-c", plain, "fill", "Anna [MASK] home.", "--model", "runs/own")

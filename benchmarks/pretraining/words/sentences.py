@@ -1,8 +1,10 @@
-"""Fill a blank in twenty everyday sentences: how often the first word fits, how often one of five, what is repeated.
+"""Fill a blank in twenty everyday sentences: how often the first word fits, how often
+one of five, what is repeated.
 
     python -m benchmarks.pretraining.words.sentences litebert runs/words
 
-A word fits if it is among those listed with the sentence, which were written down before any model was asked.
+A word fits if it is among those listed with the sentence, which were written down
+before any model was asked.
 """
 
 import sys
@@ -24,11 +26,15 @@ SENTENCES = {
     "The bird sat in a [MASK].": "tree cage bush nest",
     "My father is a [MASK].": "doctor teacher man lawyer farmer soldier gentleman",
     "He has two brothers and one [MASK].": "sister",
-    "The clock struck [MASK].": "twelve one two three four five six seven eight nine ten eleven midnight",
+    "The clock struck [MASK].": (
+        "twelve one two three four five six seven eight nine ten eleven midnight"
+    ),
     "In winter it is very [MASK].": "cold",
     "The river flows into the [MASK].": "sea ocean lake valley",
     "She played the [MASK] very well.": "piano violin game part guitar music",
-    "The soldier was wounded in the [MASK].": "arm leg head battle war shoulder back fight",
+    "The soldier was wounded in the [MASK].": (
+        "arm leg head battle war shoulder back fight"
+    ),
     "Please close the [MASK].": "door window gate book",
 }
 
@@ -41,4 +47,7 @@ if __name__ == "__main__":
             first += words[0] in fitting.split()
             among_five += not set(words).isdisjoint(fitting.split())
             repeated += words[0] in sentence.lower().strip(".").split()
-        print(f"{name}: first {first}, among five {among_five}, a word of the sentence {repeated}")
+        print(
+            f"{name}: first {first}, among five {among_five}, a word of the sentence"
+            f" {repeated}"
+        )

@@ -1,8 +1,10 @@
-"""Give each second use of a block its own copy: `python -m benchmarks.pretraining.words.unshare CHECKPOINT OUT`.
+"""Give each second use of a block its own copy: `python -m
+benchmarks.pretraining.words.unshare CHECKPOINT OUT`.
 
-Six layers that share three blocks, A A B B C C, become A A B B' C C' with five: transformers' rule for the groups of
-layers allows no copy of A. The function is the same until training separates the copies. The optimizer's state of the
-checkpoint, if there is one, is copied in the same way.
+Six layers that share three blocks, A A B B C C, become A A B B' C C' with five:
+transformers' rule for the groups of layers allows no copy of A. The function is the
+same until training separates the copies. The optimizer's state of the checkpoint, if
+there is one, is copied in the same way.
 """
 
 import re
@@ -20,17 +22,25 @@ _BLOCK = re.compile(r"(.*(?:layer_groups|attention|feed_forward)\.)(\d)(\..*)")
 
 
 def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of five blocks from those of three; all others keep their names."""
+    """Return the tensors of five blocks from those of three; all others keep their
+    names.
+    """
     found = dict[str, Tensor]()
     for name, tensor in tensors.items():
         match = _BLOCK.match(name)
-        names = [f"{match[1]}{group}{match[3]}" for group in GROUPS[int(match[2])]] if match else [name]
+        names = (
+            [f"{match[1]}{group}{match[3]}" for group in GROUPS[int(match[2])]]
+            if match
+            else [name]
+        )
         found |= {each: tensor.clone() for each in names}
     return found
 
 
 def main(checkpoint: Path, out: Path) -> None:
-    shutil.copytree(checkpoint, out, ignore=shutil.ignore_patterns("*.safetensors", "manifest.json"))
+    shutil.copytree(
+        checkpoint, out, ignore=shutil.ignore_patterns("*.safetensors", "manifest.json")
+    )
     config = read_json(out / "config.json", command=f"ls {out}")
     assert (config["num_hidden_layers"], config["num_hidden_groups"]) == (6, 3)
     write_json(out / "config.json", config | {"num_hidden_groups": 5})

@@ -20,33 +20,62 @@ from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.tokenizer.models import Normalizer
 
 Texts = Annotated[Paths, "Text files or URLs."]
-Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
-Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
+Sentences = Annotated[
+    Literal["segment", "line"], "Find sentences in free text, or take one per line."
+]
+Documents = Annotated[
+    Literal["blank-line", "file"], "Where documents of .txt files end."
+]
 Column = Annotated[str, "Text column of JSONL or Parquet files."]
 Language = Annotated[str, "Language whose rules end sentences: de, el, en, ru, ..."]
-KeepAccents = Annotated[bool, "Keep accents and other marks in a vocabulary made from texts."]
-Vocabulary = Annotated[str | None, "A vocabulary or its folder, or a model; by default, the packaged model's."]
+KeepAccents = Annotated[
+    bool, "Keep accents and other marks in a vocabulary made from texts."
+]
+Vocabulary = Annotated[
+    str | None,
+    "A vocabulary or its folder, or a model; by default, the packaged model's.",
+]
 
 
 def vocabulary_path(tokenizer: str | None) -> Path:
-    """Return the path of a vocabulary file, or of a folder with one; by default, the packaged model's."""
+    """Return the path of a vocabulary file, or of a folder with one; by default, the
+    packaged model's.
+    """
     path = Path(tokenizer or PACKAGED_NAME)
     return path if path.exists() or path.suffix in (".model", ".txt") else locate(path)
 
 
-# ---- vocabularies ---------------------------------------------------------------------------------------------------
+# ---- vocabularies --------------------------------------------------------------------
 
 
 def train_vocabulary(
-    texts: Paths, folder: Path, rules: Normalizer, vocab_size: int, *, column: str, is_limit: bool = False
+    texts: Paths,
+    folder: Path,
+    rules: Normalizer,
+    vocab_size: int,
+    *,
+    column: str,
+    is_limit: bool = False,
 ) -> Tokenizer:
-    """Train a vocabulary, but never replace another one: a model may need it. `is_limit`: a small text gives fewer."""
+    """Train a vocabulary, but never replace another one: a model may need it.
+    `is_limit`: a small text gives fewer.
+    """
     given = read_texts(paths(texts), column=column)
-    model = train_tokenizer(given, vocab_size=vocab_size, is_limit=is_limit, **asdict(rules))
+    model = train_tokenizer(
+        given, vocab_size=vocab_size, is_limit=is_limit, **asdict(rules)
+    )
     tokenizer = Tokenizer.from_model(model, **asdict(rules))
-    if (folder / "tokenizer_config.json").exists() and Tokenizer.load(folder).hash != tokenizer.hash:
-        what, received = f"{folder} has another vocabulary", f"--vocab-size {vocab_size}, or other texts or options"
-        raise LitebertError("LB-105", what, received=received, next="choose another --output, or --name of a run")
+    if (folder / "tokenizer_config.json").exists() and Tokenizer.load(
+        folder
+    ).hash != tokenizer.hash:
+        what = f"{folder} has another vocabulary"
+        received = f"--vocab-size {vocab_size}, or other texts or options"
+        raise LitebertError(
+            "LB-105",
+            what,
+            received=received,
+            next="choose another --output, or --name of a run",
+        )
     tokenizer.save(folder)
     return tokenizer
 
@@ -70,7 +99,9 @@ def tokenizer_train(
     litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
     """
-    trained = train_vocabulary(inputs, output, Normalizer(not cased, keep_accents), vocab_size, column=column)
+    trained = train_vocabulary(
+        inputs, output, Normalizer(not cased, keep_accents), vocab_size, column=column
+    )
     found = TrainedVocabulary(folder=str(output), vocab_size=trained.vocab_size)
     return Shown(found, f"{trained.vocab_size:,} pieces in {output}")
 
@@ -87,21 +118,32 @@ def tokenizer_encode(
     *,
     tokenizer: Vocabulary = None,
     pair: Annotated[str | None, "A second text."] = None,
-    special_tokens: Annotated[bool, "Treat [MASK] and other special tokens in the text as such."] = False,
+    special_tokens: Annotated[
+        bool, "Treat [MASK] and other special tokens in the text as such."
+    ] = False,
 ) -> Shown[Encoded]:
     """Show the ids, pieces and offsets of a text.
 
     litebert tokenizer encode "The cat sat." --tokenizer vocabularies/mine
     litebert tokenizer encode "The [MASK] sat." --tokenizer models/mine --special-tokens
     """
-    found = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
+    found = Tokenizer.load(vocabulary_path(tokenizer)).encode(
+        text, pair, special_tokens=special_tokens
+    )
     rows = zip(found.ids, found.pieces, found.offsets, strict=True)
-    lines = [f"{number:>7}  {piece}  {start}-{end}" for number, piece, (start, end) in rows]
-    tokens = Encoded(ids=found.ids, segments=found.segments, pieces=found.pieces, offsets=found.offsets)
+    lines = [
+        f"{number:>7}  {piece}  {start}-{end}" for number, piece, (start, end) in rows
+    ]
+    tokens = Encoded(
+        ids=found.ids,
+        segments=found.segments,
+        pieces=found.pieces,
+        offsets=found.offsets,
+    )
     return Shown(tokens, "\n".join(lines))
 
 
-# ---- corpora --------------------------------------------------------------------------------------------------------
+# ---- corpora -------------------------------------------------------------------------
 
 
 def corpus_build(
@@ -113,22 +155,36 @@ def corpus_build(
     documents: Documents = "blank-line",
     column: Column = "text",
     language: Language = "en",
-    held_out: Annotated[float, "Share of documents kept for evaluation, at least one."] = 0.01,
+    held_out: Annotated[
+        float, "Share of documents kept for evaluation, at least one."
+    ] = 0.01,
     workers: Annotated[int | None, "Processes; default: all cores."] = None,
     cluster: Annotated[bool, "Map over a Ray cluster instead."] = False,
     quiet: Quiet = False,
 ) -> CorpusSummary:
-    """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume.
+    """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to
+    resume.
 
-    litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
-    litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
+    litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output
+    corpora/mine litebert corpus build wiki.parquet --tokenizer models/mine --output
+    corpora/wiki --held-out 0.02
     """
 
     def show(progress: BuildProgress) -> None:
-        seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
-        left = "" if seconds is None or is_done else f"  left {format_duration(seconds)}"
-        speed = f"  {progress.tokens_per_second:,.0f} tok/s" if progress.tokens_per_second >= 1 else ""
-        say(f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}")
+        seconds = progress.seconds_left
+        is_done = progress.parts_done == progress.num_parts
+        left = (
+            "" if seconds is None or is_done else f"  left {format_duration(seconds)}"
+        )
+        speed = (
+            f"  {progress.tokens_per_second:,.0f} tok/s"
+            if progress.tokens_per_second >= 1
+            else ""
+        )
+        say(
+            f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,}"
+            f" tokens{speed}{left}"
+        )
 
     return build_corpus(
         paths(inputs),
@@ -153,9 +209,12 @@ def corpus_check(
     documents: Documents = "blank-line",
     column: Column = "text",
     language: Language = "en",
-    verify: Annotated[bool, "Only compare every file of a corpus with its hash."] = False,
+    verify: Annotated[
+        bool, "Only compare every file of a corpus with its hash."
+    ] = False,
 ) -> CheckReport:
-    """Report what is wrong with texts, or with a corpus folder, and what to do about it.
+    """Report what is wrong with texts, or with a corpus folder, and what to do about
+    it.
 
     The exit code is 3 if something is damaged or cannot be read.
 
@@ -167,7 +226,10 @@ def corpus_check(
     if len(given) == 1 and any((folder / name).exists() for name in (MANIFEST, PLAN)):
         return check_corpus(folder, verify_only=verify)
     if verify:
-        what, advice = "only a corpus has hashes to verify", "omit --verify to check texts"
+        what = "only a corpus has hashes to verify"
+        advice = "omit --verify to check texts"
         raise LitebertError("LB-218", what, received=", ".join(given), next=advice)
     settings = TextSettings(sentences, documents, column, language)
-    return check_text(given, settings, tokenizer=tokenizer and vocabulary_path(tokenizer))
+    return check_text(
+        given, settings, tokenizer=tokenizer and vocabulary_path(tokenizer)
+    )

@@ -27,16 +27,23 @@ Labels: TypeAlias = NDArray[np.generic]
 
 
 class _TakesTexts(BaseEstimator):  # type: ignore[misc]
-    """The base of both estimators: the input is a list of strings, not a table of numbers."""
+    """The base of both estimators: the input is a list of strings, not a table of
+    numbers.
+    """
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array, tags.no_validation = True, False, True
-        tags.requires_fit = isinstance(self, ClassifierMixin)  # vectors need no training
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        # vectors need no training
+        tags.requires_fit = isinstance(self, ClassifierMixin)
         return tags
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set a parameter, and drop the loaded network, which may not match the new parameters."""
+        """Set a parameter, and drop the loaded network, which may not match the new
+        parameters.
+        """
         self.__dict__.pop("_model", None)
         super().__setattr__(name, value)
 
@@ -48,7 +55,8 @@ class _TakesTexts(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False)
 class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
-    """Turns texts into vectors, as a step of a scikit-learn pipeline; there is nothing to fit.
+    """Turns texts into vectors, as a step of a scikit-learn pipeline; there is nothing
+    to fit.
 
     `model` is a folder, a run or a name on the Hub; None is the packaged model.
 
@@ -69,7 +77,9 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
         """Return the vectors of texts, one row per text."""
-        return self._model.embed(as_list(X, "transform"), pooling=self.pooling, normalize=self.normalize)
+        return self._model.embed(
+            as_list(X, "transform"), pooling=self.pooling, normalize=self.normalize
+        )
 
     def get_feature_names_out(self, input_features: object = None) -> Labels:  # noqa: ARG002
         """Return the names of the columns."""
@@ -85,8 +95,9 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     """Predicts labels of texts: `fit` fine-tunes a model, `predict` uses it.
 
-    `model` is the model to start from; None is the packaged model. `settings` are those of `litebert.finetune`, such
-    as {"optim.learning_rate": 1e-4}. A fitted classifier contains its model, so it can be pickled and copied.
+    `model` is the model to start from; None is the packaged model. `settings` are those
+    of `litebert.finetune`, such as {"optim.learning_rate": 1e-4}. A fitted classifier
+    contains its model, so it can be pickled and copied.
     """
 
     model: str | Path | None = None
@@ -97,17 +108,26 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     precision: Precision = "fp32"
 
     def fit(self, X: Sequence[str], y: Sequence[object]) -> Self:  # noqa: N803
-        """Fine-tune on texts with one label each; there must be at least two classes."""
-        texts, labels = as_list(X, "fit"), column_or_1d(y)
+        """Fine-tune on texts with one label each; there must be at least two
+        classes.
+        """
+        texts = as_list(X, "fit")
+        labels = column_or_1d(y)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(texts) != len(numbers) or len(self.classes_) < 2:
             what = "a classifier needs a label for each text, and two classes or more"
-            received = f"{len(texts)} texts, {len(numbers)} labels, {len(self.classes_)} classes"
+            received = (
+                f"{len(texts)} texts, {len(numbers)} labels, {len(self.classes_)}"
+                " classes"
+            )
             raise LitebertError("LB-876", what, received=received, next="check X and y")
         with TemporaryDirectory() as scratch:
             examples = Path(scratch) / "examples.jsonl"
-            rows = ({"text": text, "label": n} for text, n in zip(texts, numbers.tolist(), strict=True))
+            rows = (
+                {"text": text, "label": n}
+                for text, n in zip(texts, numbers.tolist(), strict=True)
+            )
             write_stream(examples, (f"{json.dumps(row)}\n".encode() for row in rows))
             run = finetune(
                 examples,
@@ -116,18 +136,24 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
                 problem="classification",
                 epochs=self.epochs,
                 runs=scratch,
-                settings=overrides({"train.seed": self.seed}) | overrides(self.settings or {}),
+                settings=overrides({"train.seed": self.seed})
+                | overrides(self.settings or {}),
                 quiet=True,
             )
-            if run.exit_code:  # a signal stopped the training, and nothing is left to resume
+            # a signal stopped the training, and nothing is left to resume
+            if run.exit_code:
                 raise KeyboardInterrupt
             folder = run.folder / "model"
             files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-            self.files_ = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+            self.files_ = {
+                str(path.relative_to(folder)): path.read_bytes() for path in files
+            }
         return self
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:  # noqa: N803
-        """Return the probability of each class: one row per text, with columns in the order of `classes_`."""
+        """Return the probability of each class: one row per text, with columns in the
+        order of `classes_`.
+        """
         check_is_fitted(self)
         names = [str(number) for number in range(len(self.classes_))]
         answers = self._model.classify(as_list(X, "predict"))
@@ -141,7 +167,9 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
 
     @cached_property
     def _model(self) -> Model:
-        """Load the fitted model from a temporary copy of its files; memory-mapped weights outlive their deletion."""
+        """Load the fitted model from a temporary copy of its files; memory-mapped
+        weights outlive their deletion.
+        """
         with TemporaryDirectory() as scratch:
             for name, data in self.files_.items():
                 write_stream(Path(scratch) / name, [data])

@@ -1,4 +1,6 @@
-"""Evaluate fine-tuned and pretrained models, answer whole splits, and run all of GLUE."""
+"""Evaluate fine-tuned and pretrained models, answer whole splits, and run all of
+GLUE.
+"""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,7 +12,15 @@ from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from litebert.api.runs import Run
-from litebert.api.settings import Overrides, Paths, Quiet, Runs, paths, progress, require_types
+from litebert.api.settings import (
+    Overrides,
+    Paths,
+    Quiet,
+    Runs,
+    paths,
+    progress,
+    require_types,
+)
 from litebert.api.training import finetune
 from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
 from litebert.corpus import Corpus, build_corpus
@@ -23,23 +33,35 @@ from litebert.report.tables import Table
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources
 
-if TYPE_CHECKING:  # whatever needs torch is imported where it is used: `litebert evaluate --help` loads none
+# whatever needs torch is imported where it is used: `litebert evaluate --help` loads
+# none
+if TYPE_CHECKING:
     from litebert.inference.finetuned import Finetuned
     from litebert.runs import AnswerRow
     from litebert.tasks.kinds.family import Dataset
 
-Models = Annotated[Paths, "Runs or model folders; RUN means its last step, RUN/best its best evaluation."]
-TaskName = Annotated[str | None, "Name of the task, for a model folder without its run."]
-Columns = Annotated[Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."]
-Activations = Annotated[Precision | None, "Precision of activations; by default, that of the training."]
+Models = Annotated[
+    Paths,
+    "Runs or model folders; RUN means its last step, RUN/best its best evaluation.",
+]
+TaskName = Annotated[
+    str | None, "Name of the task, for a model folder without its run."
+]
+Columns = Annotated[
+    Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."
+]
+Activations = Annotated[
+    Precision | None, "Precision of activations; by default, that of the training."
+]
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
     """Measures by split and name.
 
-    `baseline` has the same measures for the answer `constant` to everything: the commonest label, or the closest thing
-    to it in this kind of task; empty for a pretrained model. `doubts` are reasons not to trust a result.
+    `baseline` has the same measures for the answer `constant` to everything: the
+    commonest label, or the closest thing to it in this kind of task; empty for a
+    pretrained model. `doubts` are reasons not to trust a result.
     """
 
     measures: dict[str, dict[str, float]]
@@ -57,14 +79,16 @@ class Evaluation:
     def __repr__(self) -> str:
         lines = []
         for split, values in self.measures.items():
-            constant, what = self.baseline.get(split, {}), self.constant.removeprefix("the ")
+            constant = self.baseline.get(split, {})
+            what = self.constant.removeprefix("the ")
             for name, value in values.items():
                 beside = f"  ({what} {constant[name]:.4f})" if name in constant else ""
                 lines.append(f"{split:<16} {name:<24} {value:.4f}{beside}")
         return "\n".join(lines)
 
 
-_OPTIONS = {  # which each kind of evaluation uses, besides those of all; any other is refused
+# which each kind of evaluation uses, besides those of all; any other is refused
+_OPTIONS = {
     "a fine-tuned model": ("split", "task", "columns", "precision", "depth"),
     "a pretrained model": ("columns", "precision"),
     "a measure without fine-tuning": ("on", "limit", "precision"),
@@ -75,23 +99,40 @@ _OPTIONS = {  # which each kind of evaluation uses, besides those of all; any ot
 def evaluate(
     models: Models = (),
     *,
-    data: Annotated[str | Path | None, "Folder or file of examples; for a pretrained model, of text."] = None,
-    on: Annotated[Literal["blimp", "sts", "retrieval"] | None, "Measure a model without fine-tuning."] = None,
-    limit: Annotated[int | None, Ge(1), "With --on: maximum rows to use (BLiMP: of each paradigm)."] = None,
+    data: Annotated[
+        str | Path | None,
+        "Folder or file of examples; for a pretrained model, of text.",
+    ] = None,
+    on: Annotated[
+        Literal["blimp", "sts", "retrieval"] | None,
+        "Measure a model without fine-tuning.",
+    ] = None,
+    limit: Annotated[
+        int | None, Ge(1), "With --on: maximum rows to use (BLiMP: of each paradigm)."
+    ] = None,
     split: Annotated[str | None, "Any split of the task; dev by default."] = None,
     task: TaskName = None,
     columns: Columns = (),
     precision: Activations = None,
-    depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None,
-    predictions: Annotated[str | Path | None, "Score this file instead of a model."] = None,
-    null_odds: Annotated[str | Path | None, "SQuAD 2.0: the file null_odds.json."] = None,
+    depth: Annotated[
+        int | None,
+        "Apply only this many steps; for models trained with train.exits=true.",
+    ] = None,
+    predictions: Annotated[
+        str | Path | None, "Score this file instead of a model."
+    ] = None,
+    null_odds: Annotated[
+        str | Path | None, "SQuAD 2.0: the file null_odds.json."
+    ] = None,
     quiet: Quiet = False,
 ) -> Evaluation:
-    """Evaluate a model, given its run or its folder; the answers of several fine-tuned runs are averaged.
+    """Evaluate a model, given its run or its folder; the answers of several fine-tuned
+    runs are averaged.
 
-    A pretrained model is evaluated on masked LM and sentence order, with the texts of --data (at most 1,024 sequences)
-    or the held-out data of its run; with --on, on a task that needs no fine-tuning: minimal pairs (BLiMP), scored
-    sentence pairs, or questions and their paragraphs in SQuAD's layout.
+    A pretrained model is evaluated on masked LM and sentence order, with the texts of
+    --data (at most 1,024 sequences) or the held-out data of its run; with --on, on a
+    task that needs no fine-tuning: minimal pairs (BLiMP), scored sentence pairs, or
+    questions and their paragraphs in SQuAD's layout.
 
     litebert evaluate runs/mrpc --data glue
     litebert evaluate runs/mine --data my-text.txt
@@ -103,9 +144,17 @@ def evaluate(
     chosen = paths(models)
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
         received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
-        what, expected = "there must be one thing to evaluate", "RUN..., or RUN --on ..., or --predictions FILE"
-        raise LitebertError("LB-525", what, received=received, expected=expected, next="litebert evaluate --help")
-    run, kind = Run.of(chosen[0]) if chosen else None, "a fine-tuned model"
+        what = "there must be one thing to evaluate"
+        expected = "RUN..., or RUN --on ..., or --predictions FILE"
+        raise LitebertError(
+            "LB-525",
+            what,
+            received=received,
+            expected=expected,
+            next="litebert evaluate --help",
+        )
+    run = Run.of(chosen[0]) if chosen else None
+    kind = "a fine-tuned model"
     if predictions is not None:
         kind = "a prediction file"
     elif on is not None:
@@ -113,13 +162,22 @@ def evaluate(
     elif len(chosen) == 1 and (run.kind == "pretraining" if run else task is None):
         kind = "a pretrained model"
     for name, value in given.items():
-        is_used = name in ("models", "data", "quiet", *_OPTIONS[kind]) and not (name == "task" and run)
+        is_used = name in ("models", "data", "quiet", *_OPTIONS[kind]) and not (
+            name == "task" and run
+        )
         if not is_used and value not in (None, (), []):
             flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
-            nothing, received = f"{flag} has nothing to act on", f"{flag} for {kind}"
-            raise RequestError("LB-916", nothing, received=received, next=f"omit {flag}")
+            nothing = f"{flag} has nothing to act on"
+            received = f"{flag} for {kind}"
+            raise RequestError(
+                "LB-916", nothing, received=received, next=f"omit {flag}"
+            )
     if data is None and (on or run is None):
-        raise LitebertError("LB-526", f"{kind} needs data to measure on: --data", next="litebert evaluate --help")
+        raise LitebertError(
+            "LB-526",
+            f"{kind} needs data to measure on: --data",
+            next="litebert evaluate --help",
+        )
     if kind == "a fine-tuned model":
         how = {"task": task, "columns": columns, "precision": precision, "depth": depth}
         return _evaluate_finetuned(chosen, data, split, quiet, **how)
@@ -135,11 +193,21 @@ def evaluate(
     from litebert.tasks.named.questions import score_predictions
 
     assert predictions is not None
-    return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=null_odds)})
+    return Evaluation(
+        {
+            "predictions": score_predictions(
+                Path(data), Path(predictions), null_odds=null_odds
+            )
+        }
+    )
 
 
 def _evaluate_finetuned(
-    models: Sequence[str], data: str | Path | None, split: str | None, quiet: bool, **how: Any
+    models: Sequence[str],
+    data: str | Path | None,
+    split: str | None,
+    quiet: bool,
+    **how: Any,
 ) -> Evaluation:
     from litebert.inference.finetuned import data_of, measure_split
     from litebert.tasks.finetuning import doubts
@@ -147,17 +215,30 @@ def _evaluate_finetuned(
     with progress("examples evaluated", is_quiet=quiet) as advance:
         opened = _open_models(models, quiet, advance, **how)
         folder = Path(data) if data is not None else data_of(models[0])
-        dataset, family = opened[0].dataset, opened[0].dataset.family
-        measures, baseline, said = dict[str, dict[str, float]](), dict[str, dict[str, float]](), list[str]()
+        dataset = opened[0].dataset
+        family = opened[0].dataset.family
+        measures = dict[str, dict[str, float]]()
+        baseline = dict[str, dict[str, float]]()
+        said = list[str]()
         for name in [split] if split else dataset.dev_splits:
             measures[name], examples, answers = measure_split(opened, folder, name)
-            baseline[name] = family.measures(examples, family.constant(examples, examples))
+            baseline[name] = family.measures(
+                examples, family.constant(examples, examples)
+            )
             rows = {name: family.rows(examples, answers)}
-            said += doubts(dataset.key_measure, measures[name], baseline[name], rows, family.baseline)
+            said += doubts(
+                dataset.key_measure,
+                measures[name],
+                baseline[name],
+                rows,
+                family.baseline,
+            )
     return Evaluation(measures, baseline, tuple(said), family.baseline)
 
 
-def _open_models(models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any) -> "list[Finetuned]":
+def _open_models(
+    models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any
+) -> "list[Finetuned]":
     from litebert.inference.finetuned import Finetuned
 
     opened = [Finetuned.open(path, progress=advance, **how) for path in models]
@@ -167,7 +248,10 @@ def _open_models(models: Sequence[str], quiet: bool, advance: Callable[[int], No
 
 
 def _evaluate_pretrained(
-    path: str, data: str | Path | None, columns: Sequence[str], precision: Precision | None
+    path: str,
+    data: str | Path | None,
+    columns: Sequence[str],
+    precision: Precision | None,
 ) -> Evaluation:
     from litebert.fast import DTYPES, refuse_non_finite
     from litebert.folder import fill_gaps, load_model
@@ -176,13 +260,25 @@ def _evaluate_pretrained(
     from litebert.tasks.own.table import chosen_columns
     from litebert.tasks.pretraining import Pretraining
 
-    run, folder = Run.of(path), locate(path)
+    run = Run.of(path)
+    folder = locate(path)
     config = None if run is None else recorded_config(PretrainConfig, run)
     loaded = load_model(folder, dtype=DTYPES[precision or precision_of(config)])
-    of_order = {name for name in loaded.missing if name.startswith(("sentence_order.", "albert.pooler."))}
-    if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
-        what, received = f"{folder} lacks the masked-LM head", ", ".join(sorted(loaded.missing)[:5]) or "another head"
-        advice = "choose a pretrained model; for a fine-tuned one, name its run, or add --task mrpc or whichever it is"
+    of_order = {
+        name
+        for name in loaded.missing
+        if name.startswith(("sentence_order.", "albert.pooler."))
+    }
+    if (
+        not isinstance(loaded.network, AlbertForPretraining)
+        or loaded.missing - of_order
+    ):
+        what = f"{folder} lacks the masked-LM head"
+        received = ", ".join(sorted(loaded.missing)[:5]) or "another head"
+        advice = (
+            "choose a pretrained model; for a fine-tuned one, name its run, or add"
+            " --task mrpc or whichever it is"
+        )
         raise LitebertError("LB-927", what, received=received, next=advice)
     fill_gaps(loaded)  # the logits of a missing head are computed, but not measured
     refuse_non_finite(loaded.network)
@@ -192,25 +288,50 @@ def _evaluate_pretrained(
         held_out = Sources.open(config).evaluation(config)
     else:  # with the objective of the run, if there is one
         longest = min(loaded.network.config.max_position_embeddings, 512)
-        objective = ObjectiveConfig(max_seq_length=longest) if config is None else config.objective
+        objective = (
+            ObjectiveConfig(max_seq_length=longest)
+            if config is None
+            else config.objective
+        )
         if of_order:
             objective = objective.model_copy(update={"sentence": "none"})
-        chosen = chosen_columns(each if "=" in each else f"text={each}" for each in columns)
+        chosen = chosen_columns(
+            each if "=" in each else f"text={each}" for each in columns
+        )
         (column,) = chosen.all("text") or ("text",)
         with tempfile.TemporaryDirectory() as scratch:
-            built = build_corpus([str(data)], tokenizer=folder, output=f"{scratch}/corpus", column=column, workers=1)
+            built = build_corpus(
+                [str(data)],
+                tokenizer=folder,
+                output=f"{scratch}/corpus",
+                column=column,
+                workers=1,
+            )
             # the same sequences and masks for every model with the same vocabulary
-            given = Sampling(Tokenizer.load(folder), objective, batch_size=32, seed=12_345, purpose="evaluation")
+            given = Sampling(
+                Tokenizer.load(folder),
+                objective,
+                batch_size=32,
+                seed=12_345,
+                purpose="evaluation",
+            )
             loader = Loader(Corpus.open(built.path).shards, given)
             held_out = list(loader.once(1_024))
             if loader.epoch_size > 1_024:
-                said = (f"only 1,024 of {loader.epoch_size:,} sequences were measured, drawn at random",)
-    train = TrainConfig(micro_batch_size=config.train.micro_batch_size if config else None)
+                said = (
+                    (
+                        f"only 1,024 of {loader.epoch_size:,} sequences were measured,"
+                        " drawn at random"
+                    ),
+                )
+    train = TrainConfig(
+        micro_batch_size=config.train.micro_batch_size if config else None
+    )
     measures = Pretraining(loaded.network, held_out=held_out, train=train).evaluate()
     return Evaluation({"held out" if data is None else "texts": measures}, doubts=said)
 
 
-# ---- predictions ----------------------------------------------------------------------------------------------------
+# ---- predictions ---------------------------------------------------------------------
 
 
 class PredictionFile(TypedDict):
@@ -221,7 +342,9 @@ class PredictionFile(TypedDict):
 
 @dataclass(frozen=True)
 class Predictions:
-    """Answers by split, in the order of the examples, and the files to submit to a leaderboard, by name."""
+    """Answers by split, in the order of the examples, and the files to submit to a
+    leaderboard, by name.
+    """
 
     rows: "dict[str, tuple[AnswerRow, ...]]"
     files: dict[str, str]
@@ -230,19 +353,29 @@ class Predictions:
 
     def as_json(self) -> list[PredictionFile]:
         return [
-            {"file": str(self.folder / name), "split": split, "examples": len(self.rows[split])}
+            {
+                "file": str(self.folder / name),
+                "split": split,
+                "examples": len(self.rows[split]),
+            }
             for name, split in self.split_of.items()
         ]
 
     def __str__(self) -> str:
-        return "\n".join(f"{each['file']}  {each['examples']:,} answers ({each['split']})" for each in self.as_json())
+        return "\n".join(
+            f"{each['file']}  {each['examples']:,} answers ({each['split']})"
+            for each in self.as_json()
+        )
 
     def __repr__(self) -> str:
-        return f"Predictions({', '.join(f'{split}: {len(rows):,} answers' for split, rows in self.rows.items())})"
+        return f"Predictions({', '.join(f'{split}: {len(rows):,} answers' for split, rows in self.rows.items())})"  # noqa: E501
 
 
 def _answer_splits(
-    models: "Sequence[Finetuned]", dataset: "Dataset[Any, Any]", data: Path, splits: Sequence[str]
+    models: "Sequence[Finetuned]",
+    dataset: "Dataset[Any, Any]",
+    data: Path,
+    splits: Sequence[str],
 ) -> Predictions:
     from litebert.inference.finetuned import ensemble_answers
 
@@ -261,7 +394,9 @@ def predict(
     models: Models,
     *,
     data: Annotated[str | Path | None, "Folder or file of examples."] = None,
-    split: Annotated[str | None, "Split to answer; by default, the task's test data."] = None,
+    split: Annotated[
+        str | None, "Split to answer; by default, the task's test data."
+    ] = None,
     task: TaskName = None,
     columns: Columns = (),
     precision: Activations = None,
@@ -269,9 +404,11 @@ def predict(
     force: Annotated[bool, "Replace existing answers."] = False,
     quiet: Quiet = False,
 ) -> Predictions:
-    """Answer every example of a split, or of your own file, in the format of a leaderboard.
+    """Answer every example of a split, or of your own file, in the format of a
+    leaderboard.
 
-    Several runs are averaged. In the shell, --output is required; in Python, the answers are also in `rows`.
+    Several runs are averaged. In the shell, --output is required; in Python, the
+    answers are also in `rows`.
 
     litebert predict runs/mrpc --data glue --output submission
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
@@ -286,16 +423,31 @@ def predict(
     if output is not None and (not force or Path(output).is_file()):
         require_new(Path(output), force=None if force else False)
     with progress("examples predicted", is_quiet=quiet) as advance:
-        opened = _open_models(chosen, quiet, advance, task=task, columns=columns, precision=precision)
+        opened = _open_models(
+            chosen, quiet, advance, task=task, columns=columns, precision=precision
+        )
         dataset = opened[0].dataset
-        if data is None and dataset.name == OWN:  # never the training file, unless it is given
+        # never the training file, unless it is given
+        if data is None and dataset.name == OWN:
             advice = f"litebert predict {chosen[0]} --data FILE --output FOLDER"
-            raise LitebertError("LB-923", "there are no examples to answer: give a file with --data", next=advice)
+            raise LitebertError(
+                "LB-923",
+                "there are no examples to answer: give a file with --data",
+                next=advice,
+            )
         folder = Path(data) if data is not None else data_of(chosen[0])
-        found = _answer_splits(opened, dataset, folder, [split] if split else dataset.test_splits)
+        found = _answer_splits(
+            opened, dataset, folder, [split] if split else dataset.test_splits
+        )
     if not found.files:
-        what, advice = f"{dataset.name} has no split without labels", f"add --split {dataset.dev_splits[0]}"
-        raise LitebertError("LB-527", what, expected=f"one of {', '.join(dataset.dev_splits)}", next=advice)
+        what = f"{dataset.name} has no split without labels"
+        advice = f"add --split {dataset.dev_splits[0]}"
+        raise LitebertError(
+            "LB-527",
+            what,
+            expected=f"one of {', '.join(dataset.dev_splits)}",
+            next=advice,
+        )
     if output is None:
         return found
     require_new(Path(output), force=force, own=found.files)
@@ -304,12 +456,14 @@ def predict(
     return replace(found, folder=Path(output))
 
 
-# ---- GLUE: fine-tune on every task, collect the results in a table and the test answers in an archive ---------------
+# ---- GLUE: fine-tune on every task, collect the results in a table and the test answers in an archive  # noqa: E501
 
 
 @dataclass(frozen=True)
 class GlueRuns(Table):
-    """The table of all tasks with the paper's figures, their runs, and the archive to submit."""
+    """The table of all tasks with the paper's figures, their runs, and the archive to
+    submit.
+    """
 
     runs: dict[str, Run] = field(default_factory=dict)
     archive: Path | None = None
@@ -317,22 +471,33 @@ class GlueRuns(Table):
 
 def glue(
     *,
-    model: Annotated[str | Path, "Pretrained model: a folder, or a name on the Hub; litebert is the packaged one."],
+    model: Annotated[
+        str | Path,
+        "Pretrained model: a folder, or a name on the Hub; litebert is the packaged"
+        " one.",
+    ],
     data: Annotated[str | Path, "Folder with a subfolder per task."],
-    tasks: Annotated[str | Sequence[str], "Tasks, such as mrpc,rte; by default, all in the folder."] = (),
+    tasks: Annotated[
+        str | Sequence[str], "Tasks, such as mrpc,rte; by default, all in the folder."
+    ] = (),
     seeds: Annotated[Sequence[int], "Several runs of each task: 1,2,3."] = (),
     name: Annotated[str, "Runs are NAME/TASK."] = "glue",
     runs: Runs = "runs",
-    submission: Annotated[str | Path | None, "Folder for the answers to the test sets."] = None,
+    submission: Annotated[
+        str | Path | None, "Folder for the answers to the test sets."
+    ] = None,
     settings: Overrides = (),
     quiet: Quiet = False,
 ) -> GlueRuns:
-    """Fine-tune a model on the tasks of GLUE, each with its recipe, and print the table.
+    """Fine-tune a model on the tasks of GLUE, each with its recipe, and print the
+    table.
 
-    Each task is a run; rerun the command to resume. All files are checked first. Test answers average all seeds.
+    Each task is a run; rerun the command to resume. All files are checked first. Test
+    answers average all seeds.
 
     litebert glue --model models/mine --data glue --submission submission --markdown
-    litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3 --submission submission
+    litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3
+    --submission submission
     """
     require_types(glue, locals())
     words = [tasks] if isinstance(tasks, str) else tasks
@@ -345,15 +510,27 @@ def glue(
     trainable = {task.name: task for task in GLUE_TASKS if "train" in task.splits}
     for each in names:
         if each not in trainable:
-            what, after = "GLUE has no task of this name to train", "litebert glue ... --tasks mrpc,rte"
+            what = "GLUE has no task of this name to train"
+            after = "litebert glue ... --tasks mrpc,rte"
             raise no_such_name("LB-529", what, each, trainable, next=after)
-    there = [n for n, task in trainable.items() if (folder / task.folder).is_dir() or (folder / n).is_dir()]
+    there = [
+        n
+        for n, task in trainable.items()
+        if (folder / task.folder).is_dir() or (folder / n).is_dir()
+    ]
     chosen = list(dict.fromkeys(names)) or there
     if not chosen:
         wanted = f"some of {', '.join(task.folder for task in trainable.values())}"
-        raise LitebertError("LB-530", f"{folder} has no task of GLUE", expected=wanted, next=f"ls {folder}")
+        raise LitebertError(
+            "LB-530",
+            f"{folder} has no task of GLUE",
+            expected=wanted,
+            next=f"ls {folder}",
+        )
     # the tasks to submit, each with the task that its models were trained on
-    answered = {task: task for task in chosen} | ({"ax": "mnli"} if "mnli" in chosen else {})
+    answered = {task: task for task in chosen} | (
+        {"ax": "mnli"} if "mnli" in chosen else {}
+    )
     # find all files, and read all test data, before the first task is trained
     for task in chosen:
         for split in trainable[task].splits:
@@ -361,7 +538,11 @@ def glue(
                 find_files(folder, trainable[task].patterns(split))
     if submission is not None:
         empty: dict[str, str] = {}
-        for dataset, split in ((DATASETS[task], split) for task in answered for split in DATASETS[task].test_splits):
+        for dataset, split in (
+            (DATASETS[task], split)
+            for task in answered
+            for split in DATASETS[task].test_splits
+        ):
             dataset.read(folder, split)
             empty |= dict.fromkeys(dataset.submission(split, [], []), "")
         glue_zip(empty)
@@ -371,21 +552,34 @@ def glue(
         if not quiet:
             say(f"{task}: {Path(runs) / name / task}")
         trained[task] = run = finetune(
-            task, model=model, data=data, name=f"{name}/{task}", runs=runs, seeds=seeds, settings=settings, quiet=quiet
+            task,
+            model=model,
+            data=data,
+            name=f"{name}/{task}",
+            runs=runs,
+            seeds=seeds,
+            settings=settings,
+            quiet=quiet,
         )
         if run.exit_code:
             return GlueRuns((), (), exit_code=run.exit_code, runs=trained)
     table = glue_table(trained)
-    found = GlueRuns(table.headings, table.rows, decimals=2, notes=table.notes, runs=trained)
+    found = GlueRuns(
+        table.headings, table.rows, decimals=2, notes=table.notes, runs=trained
+    )
     if submission is not None:
         files: dict[str, str] = {}
         for task, source in answered.items():
             parts = trained[source].seeds or (trained[source],)
             models = [Finetuned.open(part.folder) for part in parts]
-            files |= _answer_splits(models, DATASETS[task], folder, DATASETS[task].test_splits).files
+            files |= _answer_splits(
+                models, DATASETS[task], folder, DATASETS[task].test_splits
+            ).files
         for file, text in files.items():
             write_text(Path(submission) / file, text)
         archive = Path(submission) / "glue.zip"
         write_bytes(archive, glue_zip(files))
-        found = replace(found, archive=archive, notes=(*found.notes, f"test answers: {archive}"))
+        found = replace(
+            found, archive=archive, notes=(*found.notes, f"test answers: {archive}")
+        )
     return found

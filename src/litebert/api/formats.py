@@ -1,6 +1,8 @@
-"""Imports, exports, the Hub and quantization: the options and the help of functions in other packages.
+"""Imports, exports, the Hub and quantization: the options and the help of functions in
+other packages.
 
-Those packages need torch and extras. To keep them out of --help, they are imported when a function is called.
+Those packages need torch and extras. To keep them out of --help, they are imported when
+a function is called.
 """
 
 from pathlib import Path
@@ -15,7 +17,9 @@ from litebert.interop import ExportReport, GoogleExport, ModelImport, Quantized
 
 OutputFolder = Annotated[Path, "New folder.", Required]
 Encoder = Annotated[bool, "Export the encoder without the model's head."]
-GoogleHead = Literal["sequence-classification", "multiple-choice", "token-classification"]
+GoogleHead = Literal[
+    "sequence-classification", "multiple-choice", "token-classification"
+]
 
 
 def import_google(
@@ -24,23 +28,33 @@ def import_google(
     output: OutputFolder,
     config: Annotated[Path | None, "albert_config.json, if elsewhere."] = None,
     tokenizer: Annotated[Path | None, "*.model or vocab.txt."] = None,
-    head: Annotated[GoogleHead | None, "What `output_weights` is for; only needed if it has one row."] = None,
+    head: Annotated[
+        GoogleHead | None,
+        "What `output_weights` is for; only needed if it has one row.",
+    ] = None,
     labels: Annotated[str, "Names of a classifier's labels, in order: A,B,C."] = "",
     optimizer: Annotated[bool, "Keep the optimizer's moments and step count."] = False,
 ) -> ModelImport:
     """Convert a checkpoint of Google's code to a model folder.
 
-    litebert import google albert_base_v2.tar.gz --output models/base
-    litebert import google race/model.ckpt-best --head multiple-choice --output models/race
+    litebert import google albert_base_v2.tar.gz --output models/base litebert import
+    google race/model.ckpt-best --head multiple-choice --output models/race
 
-    PATH is a .tar.gz, a folder (of a checkpoint, or an unpacked TF-Hub module), or a prefix such as
-    model.ckpt-best. albert_config.json and the vocabulary are searched for next to it.
+    PATH is a .tar.gz, a folder (of a checkpoint, or an unpacked TF-Hub module), or a
+    prefix such as model.ckpt-best. albert_config.json and the vocabulary are searched
+    for next to it.
     """
     from litebert.interop.google import import_checkpoint
 
     names = labels.split(",") if labels else ()
     return import_checkpoint(
-        path, output, config=config, tokenizer=tokenizer, head=head, labels=names, has_optimizer=optimizer
+        path,
+        output,
+        config=config,
+        tokenizer=tokenizer,
+        head=head,
+        labels=names,
+        has_optimizer=optimizer,
     )
 
 
@@ -48,19 +62,26 @@ def import_huggingface(
     path_or_name: str,
     *,
     output: OutputFolder,
-    legacy_pickle: Annotated[bool, "Also read the tensors of pytorch_model.bin; no code in it is run."] = False,
+    legacy_pickle: Annotated[
+        bool, "Also read the tensors of pytorch_model.bin; no code in it is run."
+    ] = False,
     activation: Annotated[
-        Literal["gelu", "gelu_new"] | None, "Override hidden_act: gelu (erf), or gelu_new (tanh), which is Google's."
+        Literal["gelu", "gelu_new"] | None,
+        "Override hidden_act: gelu (erf), or gelu_new (tanh), which is Google's.",
     ] = None,
 ) -> ModelImport:
-    """Convert a transformers model, in a folder or OWNER/NAME on the Hub, to a model folder.
+    """Convert a transformers model, in a folder or OWNER/NAME on the Hub, to a model
+    folder.
 
-    litebert import huggingface albert/albert-base-v1 --activation gelu_new --output models/v1
-    litebert import huggingface downloads/albert_chinese --legacy-pickle --output models/chinese
+    litebert import huggingface albert/albert-base-v1 --activation gelu_new --output
+    models/v1 litebert import huggingface downloads/albert_chinese --legacy-pickle
+    --output models/chinese
     """
     from litebert.interop.huggingface import import_model
 
-    return import_model(path_or_name, output, legacy_pickle=legacy_pickle, activation=activation)
+    return import_model(
+        path_or_name, output, legacy_pickle=legacy_pickle, activation=activation
+    )
 
 
 def export_google(model: str, output: Path) -> GoogleExport:
@@ -69,8 +90,9 @@ def export_google(model: str, output: Path) -> GoogleExport:
     litebert export google runs/mine exported
     litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000
 
-    OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the vocabulary
-    (30k-clean.model) and the file `checkpoint` are written next to it.
+    OUTPUT is a folder, or a prefix such as exported/model.ckpt-best.
+    albert_config.json, the vocabulary (30k-clean.model) and the file `checkpoint` are
+    written next to it.
     """
     from litebert.interop.google import export_checkpoint
 
@@ -89,23 +111,28 @@ def export_onnx(
     litebert export onnx runs/mine exported/model.onnx
     litebert export onnx runs/mine small/model.onnx --int8
 
-    OUTPUT ends in .onnx; config.json and the tokenizer are written next to it. The inputs are input_ids, attention_mask
-    and token_type_ids: int64, of any batch size and length. The outputs in onnxruntime are compared with the network's
-    on a few sentences: nothing is written if they differ; otherwise, the largest difference is printed.
+    OUTPUT ends in .onnx; config.json and the tokenizer are written next to it. The
+    inputs are input_ids, attention_mask and token_type_ids: int64, of any batch size
+    and length. The outputs in onnxruntime are compared with the network's on a few
+    sentences: nothing is written if they differ; otherwise, the largest difference is
+    printed.
     """
     from litebert.interop.export import onnx
 
     return onnx.export_onnx(locate(model), output, int8=int8, has_head=not encoder)
 
 
-def export_program(model: str, output: Path, *, encoder: Encoder = False) -> ExportReport:
+def export_program(
+    model: str, output: Path, *, encoder: Encoder = False
+) -> ExportReport:
     """Write a torch program (.pt2).
 
     litebert export program runs/mine exported/model.pt2
     litebert export program runs/mine exported/encoder.pt2 --encoder
 
-    OUTPUT runs without litebert: torch.export.load(PATH).module() takes input_ids, attention_mask and token_type_ids,
-    int64, of any batch size and length. config.json and the tokenizer are written next to it.
+    OUTPUT runs without litebert: torch.export.load(PATH).module() takes input_ids,
+    attention_mask and token_type_ids, int64, of any batch size and length. config.json
+    and the tokenizer are written next to it.
     """
     from litebert.interop.export import program
 
@@ -116,15 +143,19 @@ def export_web(
     model: str,
     output: Path,
     *,
-    runtime: Annotated[Path | None, "The npm package onnxruntime-web as a file; otherwise downloaded once."] = None,
+    runtime: Annotated[
+        Path | None,
+        "The npm package onnxruntime-web as a file; otherwise downloaded once.",
+    ] = None,
 ) -> ExportReport:
     """Write a web page in which a model answers inside the browser, without a server.
 
     litebert export web litebert page
     litebert export web runs/reviews page --runtime onnxruntime-web-1.30.0.tgz
 
-    OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL must have a
-    SentencePiece vocabulary. It is written in eight bits, and checked as by litebert export onnx.
+    OUTPUT is a new folder for any static server: python -m http.server --directory
+    page. MODEL must have a SentencePiece vocabulary. It is written in eight bits, and
+    checked as by litebert export onnx.
     """
     from litebert.interop.export import onnx
 
@@ -135,29 +166,44 @@ def quantize(
     model: str,
     output: Path,
     *,
-    texts: Annotated[tuple[Path, ...], "Texts like those the model will read, one per line; repeat for more."] = (),
+    texts: Annotated[
+        tuple[Path, ...],
+        "Texts like those the model will read, one per line; repeat for more.",
+    ] = (),
     data: Annotated[Path | None, "For a run: the folder or file of its task."] = None,
-    task: Annotated[str | None, "Name of the task, for a model folder without its run."] = None,
-    evaluate: Annotated[bool, "With --data: evaluate on the task before and after."] = False,
+    task: Annotated[
+        str | None, "Name of the task, for a model folder without its run."
+    ] = None,
+    evaluate: Annotated[
+        bool, "With --data: evaluate on the task before and after."
+    ] = False,
 ) -> Quantized:
     """Write an eight-bit copy of MODEL to the new folder OUTPUT.
 
-    A few hundred texts, or for a run of litebert finetune its training examples, give the range of each activation.
+    A few hundred texts, or for a run of litebert finetune its training examples, give
+    the range of each activation.
 
     litebert quantize runs/mine models/int8 --texts texts.txt
     litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
     """
     if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
-        what = "calibration needs either --texts, or --data for a run; --task and --evaluate go with --data"
+        what = (
+            "calibration needs either --texts, or --data for a run; --task and"
+            " --evaluate go with --data"
+        )
         raise LitebertError("LB-536", what, next="litebert quantize --help")
     from litebert.corpus.text import read_texts
     from litebert.inference.finetuned import quantize as write_quantized
 
-    lines = (line for text in read_texts(texts) for line in text.splitlines() if line.strip())
-    return write_quantized(model, output, texts=lines, data=data, task=task, evaluate=evaluate)
+    lines = (
+        line for text in read_texts(texts) for line in text.splitlines() if line.strip()
+    )
+    return write_quantized(
+        model, output, texts=lines, data=data, task=task, evaluate=evaluate
+    )
 
 
-# ---- the Hub --------------------------------------------------------------------------------------------------------
+# ---- the Hub -------------------------------------------------------------------------
 
 
 class PublicationPlan(TypedDict):
@@ -168,7 +214,8 @@ class PublicationPlan(TypedDict):
 
 
 def hub_pull(name: str) -> Shown[dict[Literal["folder"], str]]:
-    """Fetch the model OWNER/NAME, or a branch, tag or commit of it, into the cache and print its folder there.
+    """Fetch the model OWNER/NAME, or a branch, tag or commit of it, into the cache and
+    print its folder there.
 
     To convert a model to a folder elsewhere, use `litebert import huggingface`.
 
@@ -185,13 +232,17 @@ def hub_push(
     *,
     private: Annotated[bool, "Make a new repository private."] = False,
     license: Annotated[str, "For the card, such as apache-2.0."] = "",
-    languages: Annotated[tuple[str, ...], "--language", "For the card, such as en; repeat for more."] = (),
+    languages: Annotated[
+        tuple[str, ...], "--language", "For the card, such as en; repeat for more."
+    ] = (),
     dry_run: Annotated[bool, "Only print what would be sent, and the card."] = False,
 ) -> Shown[dict[Literal["commit"], str] | PublicationPlan]:
-    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME or OWNER/NAME@BRANCH, in one commit.
+    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME or
+    OWNER/NAME@BRANCH, in one commit.
 
-    Its README.md is the model card; without one, a card is made from the configuration, the tokenizer and the run that
-    the folder belongs to. Other files in the folder are not sent.
+    Its README.md is the model card; without one, a card is made from the configuration,
+    the tokenizer and the run that the folder belongs to. Other files in the folder are
+    not sent.
 
     litebert hub push runs/mine OWNER/mine --private
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
@@ -199,17 +250,26 @@ def hub_push(
     from litebert.hub.card import CARD_FILE, card_of
 
     folder, (repository, revision) = locate(folder), parse_name(name)
-    card, is_kept = card_of(folder, name=repository, license=license, languages=languages)
-    files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
-    sizes = {path: file.stat().st_size for path, file in files.items()} | {CARD_FILE: len(card.encode())}
-    branch, visibility = revision or "main", "private" if private else "public"
+    card, is_kept = card_of(
+        folder, name=repository, license=license, languages=languages
+    )
+    files = {
+        path: file for path, file in model_files(folder).items() if path != CARD_FILE
+    }
+    sizes = {path: file.stat().st_size for path, file in files.items()} | {
+        CARD_FILE: len(card.encode())
+    }
+    branch = revision or "main"
+    visibility = "private" if private else "public"
     made = "the README.md of the folder" if is_kept else "made from what is on disk"
     lines = [f"{repository}, branch {branch} ({visibility}, if it is new)"]
     lines += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
     lines += [f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}"]
     if dry_run:
         card_is: Literal["kept", "made"] = "kept" if is_kept else "made"
-        plan = PublicationPlan(repository=repository, revision=branch, files=sizes, card=card_is)
+        plan = PublicationPlan(
+            repository=repository, revision=branch, files=sizes, card=card_is
+        )
         return Shown(plan, "\n".join([*lines, "", card]))
     say("\n".join(lines))
     commit = push(repository, revision, files, texts={CARD_FILE: card}, private=private)

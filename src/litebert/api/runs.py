@@ -1,4 +1,6 @@
-"""Runs: measures, report and model, or the plan of a run that has not begun; and the commands of `litebert runs`."""
+"""Runs: measures, report and model, or the plan of a run that has not begun; and the
+commands of `litebert runs`.
+"""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +16,14 @@ from typing_extensions import TypedDict
 from litebert import runs as on_disk
 from litebert.answers import Shown
 from litebert.errors import LitebertError, format_count, say
-from litebert.files import STAGING_MARK, Json, format_bytes, locked, read_json, remove_folder
+from litebert.files import (
+    STAGING_MARK,
+    Json,
+    format_bytes,
+    locked,
+    read_json,
+    remove_folder,
+)
 from litebert.inference import Model
 from litebert.report import tables
 from litebert.report.tables import Cell
@@ -44,9 +53,11 @@ class Trained(TypedDict):
 
 @dataclass(frozen=True)
 class Run(on_disk.Run):
-    """A run on disk, finished or not; a fine-tuning with several seeds is one run with `seeds`.
+    """A run on disk, finished or not; a fine-tuning with several seeds is one run with
+    `seeds`.
 
-    `exit_code` is 0 unless a signal stopped the run; call again to resume. A dry run has a `plan`, as text and value.
+    `exit_code` is 0 unless a signal stopped the run; call again to resume. A dry run
+    has a `plan`, as text and value.
     """
 
     exit_code: int = 0
@@ -54,21 +65,42 @@ class Run(on_disk.Run):
 
     @property
     def result(self) -> dict[str, Json]:
-        """The measures of the last step and of the best evaluation, as medians over seeds; in pretraining, the last."""
+        """The measures of the last step and of the best evaluation, as medians over
+        seeds; in pretraining, the last.
+        """
         if self.seeds:
             ends = tables.ends_of(tables.results_of(self)).items()
-            medians: dict[str, Json] = {end: {n: each.median for n, each in found.items()} for end, found in ends}
-            return {"seeds": [each.result for each in self.seeds if each.outcome], **medians}
+            medians: dict[str, Json] = {
+                end: {n: each.median for n, each in found.items()}
+                for end, found in ends
+            }
+            return {
+                "seeds": [each.result for each in self.seeds if each.outcome],
+                **medians,
+            }
         if self.kind == "fine-tuning":
             return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
-        return next((dict(row) for row in reversed(read_metrics(self.folder)) if row["kind"] == "eval"), {})
+        return next(
+            (
+                dict(row)
+                for row in reversed(read_metrics(self.folder))
+                if row["kind"] == "eval"
+            ),
+            {},
+        )
 
     @property
     def metrics(self) -> "DataFrame | list[dict[str, Json]]":
-        """All rows of metrics.jsonl: a DataFrame if pandas is installed, else a list."""
+        """All rows of metrics.jsonl: a DataFrame if pandas is installed, else a
+        list.
+        """
         rows = read_metrics(self.folder)
         if self.seeds:
-            rows = [{"seed": run.seed, **row} for run in self.seeds for row in read_metrics(run.folder)]
+            rows = [
+                {"seed": run.seed, **row}
+                for run in self.seeds
+                for row in read_metrics(run.folder)
+            ]
         if find_spec("pandas") is None:
             return rows
         from pandas import DataFrame
@@ -82,16 +114,22 @@ class Run(on_disk.Run):
         return path if path.is_file() else self.write_report()
 
     def write_report(self) -> Path:
-        """Write report.html again, for each seed and for all seeds together, and return the path of the latter."""
+        """Write report.html again, for each seed and for all seeds together, and return
+        the path of the latter.
+        """
         for run in self.seeds:
             write_report(run.folder)
         return write_report(self.folder)
 
     def model(self, *, precision: "Precision" = "fp32") -> Model:
-        """Load the model of the last step; the model of the best evaluation is in `folder / "best"`."""
+        """Load the model of the last step; the model of the best evaluation is in
+        `folder / "best"`.
+        """
         path = self.folder / "model"
         if not path.is_dir():
-            advice = "run.seeds[0].model()" if self.seeds else "rerun the command to resume"
+            advice = (
+                "run.seeds[0].model()" if self.seeds else "rerun the command to resume"
+            )
             raise LitebertError("LB-922", f"{path} does not exist yet", next=advice)
         return Model.load(path, precision=precision)
 
@@ -116,18 +154,32 @@ class Run(on_disk.Run):
         ends = [f"report  {page if page.is_file() else 'not written'}"]
         if self.kind != "fine-tuning":
             return "\n".join([f"model   {self.folder / 'model'}", *ends])
-        ends[:0] = [f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})" for part in parts]
+        ends[:0] = [
+            f"model   {part.folder / 'model'}  (best evaluation:"
+            f" {part.folder / 'best'})"
+            for part in parts
+        ]
         results = [each.outcome for each in parts if each.outcome]
         if not results:  # result.json is gone
             return "\n".join(ends)
         last, best = tables.ends_of(results).values()
-        number, baseline = len(results), results[0].baseline
-        seeds = f"  seeds {', '.join(str(each.seed) for each in parts)}" if self.seeds else ""
+        number = len(results)
+        baseline = results[0].baseline
+        seeds = (
+            f"  seeds {', '.join(str(each.seed) for each in parts)}"
+            if self.seeds
+            else ""
+        )
         lines = [f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}{seeds}"]
         for name, each in last.items():
             constant = f"{baseline[name]:>12.4f}" if name in baseline else " " * 12
-            spread = f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)" * (number > 1)
-            lines.append(f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}{constant}{spread}")
+            spread = (
+                f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)"
+                * (number > 1)
+            )
+            lines.append(
+                f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}{constant}{spread}"
+            )
         return "\n".join([*lines, *ends])
 
     @property
@@ -136,13 +188,28 @@ class Run(on_disk.Run):
         if self.plan is not None or self.exit_code or not self.finished:
             return ()
         if self.kind == "fine-tuning":
-            advice, command = "", f"litebert predict {self.finished[0].folder} --data FILE --output answers"
+            advice = ""
+            command = (
+                f"litebert predict {self.finished[0].folder} --data FILE --output"
+                " answers"
+            )
         else:
             advice = ": train longer, or lower optim.learning_rate"
-            verb = 'embed "A text."' if self.settings.get("distil.teacher") else 'fill "A [MASK] text."'
+            verb = (
+                'embed "A text."'
+                if self.settings.get("distil.teacher")
+                else 'fill "A [MASK] text."'
+            )
             command = f"litebert {verb} --model {self.folder / 'model'}"
-        left = [f"note    {each.folder} is not finished" for each in self.seeds if not each.is_finished]
-        doubts = (each if "litebert" in each else f"{each}{advice}" for each in tables.doubts_of(self))
+        left = [
+            f"note    {each.folder} is not finished"
+            for each in self.seeds
+            if not each.is_finished
+        ]
+        doubts = (
+            each if "litebert" in each else f"{each}{advice}"
+            for each in tables.doubts_of(self)
+        )
         return (*left, *(f"warning {doubt}" for doubt in doubts), f"next    {command}")
 
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
@@ -153,12 +220,21 @@ class Run(on_disk.Run):
             results = [cast("Result", part.result) for part in self.finished or (self,)]
             return results if self.seeds else results[0]
         page = self.folder / REPORT_FILE
-        return {"model": str(self.folder / "model"), "report": str(page) if page.is_file() else None}
+        return {
+            "model": str(self.folder / "model"),
+            "report": str(page) if page.is_file() else None,
+        }
 
 
 def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
-    """Write the report of a finished run; print a line if there was nothing to do, or if the run was stopped."""
-    said = f"nothing was trained: what was asked for is already finished in {run.folder}" if was_finished else ""
+    """Write the report of a finished run; print a line if there was nothing to do, or
+    if the run was stopped.
+    """
+    said = (
+        f"nothing was trained: what was asked for is already finished in {run.folder}"
+        if was_finished
+        else ""
+    )
     if run.exit_code:
         said = "stopped with a checkpoint; rerun the command to resume"
     else:
@@ -171,7 +247,7 @@ def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Ru
     return run
 
 
-# ---- the commands of `litebert runs`, and `litebert report` ----------------------------------------------------------
+# ---- the commands of `litebert runs`, and `litebert report` --------------------------
 
 
 def runs_tail(
@@ -180,7 +256,8 @@ def runs_tail(
     rows: Annotated[int, Ge(1), "Last rows to print."] = 10,
     follow: Annotated[bool, "Print new rows until the run is finished."] = False,
 ) -> Iterator[Shown[dict[str, Cell]]]:
-    """Print the last rows of a run's log, during or after training; with --json, one row per line.
+    """Print the last rows of a run's log, during or after training; with --json, one
+    row per line.
 
     litebert runs tail runs/mine --rows 3
     litebert runs tail runs/mine --follow
@@ -191,9 +268,17 @@ def runs_tail(
         is_finished = on_disk.Run(run).has_model
         found = read_log(run)[0]
         for row in found[num_shown:]:
-            values = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in row.items())
-            measures = [each for each in values if not each.startswith(("kind ", "step "))]
-            yield Shown(cast("dict[str, Cell]", row), f"{row['kind']:<6}{row['step']:>9}  {'  '.join(measures)}")
+            values = (
+                f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}"
+                for n, v in row.items()
+            )
+            measures = [
+                each for each in values if not each.startswith(("kind ", "step "))
+            ]
+            yield Shown(
+                cast("dict[str, Cell]", row),
+                f"{row['kind']:<6}{row['step']:>9}  {'  '.join(measures)}",
+            )
         num_shown = len(found)
         if not follow or is_finished:
             return
@@ -207,7 +292,8 @@ def runs_average(
     last: Annotated[int, Ge(1), "Checkpoints to average."] = 1,
     force: Annotated[bool, "Replace the model if it exists."] = False,
 ) -> str:
-    """Write the mean of the last checkpoints of a run (by default, only the last one) as a model.
+    """Write the mean of the last checkpoints of a run (by default, only the last one)
+    as a model.
 
     litebert runs average runs/mine --output models/last
     litebert runs average runs/mine --last 3 --output models/averaged
@@ -219,30 +305,50 @@ def runs_average(
 
 
 def runs_clean(
-    folder: Path, *, dry_run: Annotated[bool, "Only print what would be removed."] = False
+    folder: Path,
+    *,
+    dry_run: Annotated[bool, "Only print what would be removed."] = False,
 ) -> Shown[dict[str, int]]:
-    """Remove the checkpoints of finished runs, and leftovers of failed ones; models stay. JSON lists their bytes.
+    """Remove the checkpoints of finished runs, and leftovers of failed ones; models
+    stay. JSON lists their bytes.
 
     litebert runs clean runs/mine
     litebert runs clean runs --dry-run
     """
     if not folder.is_dir():
-        raise LitebertError("LB-888", f"the folder {folder} does not exist", next="litebert runs list")
-    sizes, skipped = dict[str, int](), list[str]()
+        raise LitebertError(
+            "LB-888", f"the folder {folder} does not exist", next="litebert runs list"
+        )
+    sizes = dict[str, int]()
+    skipped = list[str]()
     for record in sorted(folder.rglob(RUN_FILE)):
         run = on_disk.Run(record.parent)
         try:
-            with locked(run.folder, lambda: BlockingIOError("another process is training")):
+            with locked(
+                run.folder, lambda: BlockingIOError("another process is training")
+            ):
                 for path in sorted((run.folder / "checkpoints").glob("*")):
-                    is_left = path.name.startswith("damaged-") or STAGING_MARK in path.name
+                    is_left = (
+                        path.name.startswith("damaged-") or STAGING_MARK in path.name
+                    )
                     if path.is_dir() and (run.has_model or is_left):
-                        sizes[str(path)] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+                        sizes[str(path)] = sum(
+                            file.stat().st_size
+                            for file in path.rglob("*")
+                            if file.is_file()
+                        )
                         if not dry_run:
                             remove_folder(path)
         except BlockingIOError as error:
             skipped.append(f"skipped {run.folder}: {error}")
-    lines = [f"{path}  {format_bytes(sizes[path])}" for path in sorted(sizes, key=lambda path: -sizes[path])]
-    note = f"{format_bytes(sum(sizes.values()))} {'would be freed' if dry_run else 'freed'}"
+    lines = [
+        f"{path}  {format_bytes(sizes[path])}"
+        for path in sorted(sizes, key=lambda path: -sizes[path])
+    ]
+    note = (
+        f"{format_bytes(sum(sizes.values()))}"
+        f" {'would be freed' if dry_run else 'freed'}"
+    )
     return Shown(sizes, "\n".join(lines), (*skipped, note))
 
 

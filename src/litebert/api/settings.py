@@ -1,4 +1,6 @@
-"""Arguments of callers: settings, paths and their types; the packaged recipes; the settings of a run; progress."""
+"""Arguments of callers: settings, paths and their types; the packaged recipes; the
+settings of a run; progress.
+"""
 
 import inspect
 import json
@@ -18,9 +20,22 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.config import FinetuneConfig, PretrainConfig
-from litebert.errors import LitebertError, format_duration, no_such_name, say, show_status
+from litebert.errors import (
+    LitebertError,
+    format_duration,
+    no_such_name,
+    say,
+    show_status,
+)
 from litebert.runs import Run
-from litebert.settings import Description, Setting, Settings, describe, settings_from_toml, settings_from_words
+from litebert.settings import (
+    Description,
+    Setting,
+    Settings,
+    describe,
+    settings_from_toml,
+    settings_from_words,
+)
 
 # `{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`
 Overrides: TypeAlias = Mapping[str, Any] | Sequence[str]
@@ -37,19 +52,34 @@ def overrides(given: Overrides) -> Settings:
     """
     if not isinstance(given, Mapping):
         return settings_from_words(given)
-    texts = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in given.items()}
-    return {name: value if isinstance(value, Setting) else Setting(value) for name, value in texts.items()}
+    texts = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in given.items()
+    }
+    return {
+        name: value if isinstance(value, Setting) else Setting(value)
+        for name, value in texts.items()
+    }
 
 
 def flags(values: Mapping[str, Any]) -> Settings:
-    """Return arguments as settings; leave out any that is None, which means not given."""
-    return overrides({name: value for name, value in values.items() if value is not None})
+    """Return arguments as settings; leave out any that is None, which means not
+    given.
+    """
+    return overrides(
+        {name: value for name, value in values.items() if value is not None}
+    )
 
 
-def require_types(function: Callable[..., object], values: Mapping[str, object]) -> None:
-    """Check arguments against the annotations of a function; settings are also checked where they are read."""
+def require_types(
+    function: Callable[..., object], values: Mapping[str, object]
+) -> None:
+    """Check arguments against the annotations of a function; settings are also checked
+    where they are read.
+    """
 
-    def plain(given: object) -> object:  # a run is given as its folder, and NumPy integers are integers, too
+    # a run is given as its folder, and NumPy integers are integers, too
+    def plain(given: object) -> object:
         if isinstance(given, list | tuple | range):
             return [plain(each) for each in given]
         if isinstance(given, Integral) and not isinstance(given, bool):
@@ -59,12 +89,19 @@ def require_types(function: Callable[..., object], values: Mapping[str, object])
     for name, hint in get_type_hints(function, localns={"Precision": object}).items():
         if name in values:
             try:
-                TypeAdapter[object](hint).validate_python(plain(values[name]), strict=True)
+                TypeAdapter[object](hint).validate_python(
+                    plain(values[name]), strict=True
+                )
             except ValidationError as error:
-                expected: str = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint))
-                what, advice = f"{name} cannot be of this type", f"help(litebert.{function.__name__})"
+                expected: str = re.sub(
+                    r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint)
+                )
+                what = f"{name} cannot be of this type"
+                advice = f"help(litebert.{function.__name__})"
                 received = f"{values[name]!r:.100} ({type(values[name]).__name__})"
-                raise LitebertError("LB-533", what, received=received, expected=expected, next=advice) from error
+                raise LitebertError(
+                    "LB-533", what, received=received, expected=expected, next=advice
+                ) from error
 
 
 def paths(given: Paths) -> list[str]:
@@ -73,23 +110,40 @@ def paths(given: Paths) -> list[str]:
     >>> paths("a.txt"), paths(["a.txt", "b.txt"])
     (['a.txt'], ['a.txt', 'b.txt'])
     """
-    found = [os.fspath(path) for path in ([given] if isinstance(given, str | os.PathLike) else given)]
+    found = [
+        os.fspath(path)
+        for path in ([given] if isinstance(given, str | os.PathLike) else given)
+    ]
     if "" in found:
-        raise LitebertError("LB-538", "a path is empty", received=found, next="give a file or folder; . is this folder")
+        raise LitebertError(
+            "LB-538",
+            "a path is empty",
+            received=found,
+            next="give a file or folder; . is this folder",
+        )
     return found
 
 
 @contextmanager
-def progress(title: str, *, total: int | None = None, is_quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Yield a function that counts finished items; show them on stderr, in a bar on a terminal, else in lines."""
-    is_live, started, done = sys.stderr.isatty(), time.monotonic(), 0
+def progress(
+    title: str, *, total: int | None = None, is_quiet: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Yield a function that counts finished items; show them on stderr, in a bar on a
+    terminal, else in lines.
+    """
+    is_live = sys.stderr.isatty()
+    started = time.monotonic()
+    done = 0
     due = started + (0 if is_live else 3)  # seconds
 
     def line() -> str:
         rate = done / max(time.monotonic() - started, 1e-9)  # items per second
         rest = max(0, (total or 0) - done)
         left = f"  left {format_duration(rest / rate)}" if rest and rate else ""
-        return f"{title}  {done:,}{'' if total is None else f'/{total:,}'}{left}  {rate:,.0f}/s"
+        return (
+            f"{title}  {done:,}{'' if total is None else f'/{total:,}'}{left} "
+            f" {rate:,.0f}/s"
+        )
 
     def advance(number: int) -> None:
         nonlocal done, due
@@ -97,14 +151,18 @@ def progress(title: str, *, total: int | None = None, is_quiet: bool = False) ->
         if is_quiet or (now := time.monotonic()) < due:
             return
         due = now + (0.1 if is_live else 10)
-        show_status(done if total else 0, total or 1, line()) if is_live else say(line())
+        (
+            show_status(done if total else 0, total or 1, line())
+            if is_live
+            else say(line())
+        )
 
     yield advance
     if is_live and done and not is_quiet:
         say(line())  # replaces the bar
 
 
-# ---- packaged recipes: TOML files, with comments on data, hardware and results --------------------------------------
+# ---- packaged recipes: TOML files, with comments on data, hardware and results -------
 
 RecipeKind = Literal["pretrain", "finetune"]
 
@@ -115,13 +173,17 @@ def recipes(kind: str = "*") -> dict[str, Path]:
     >>> "paper-base" in recipes("pretrain")
     True
     """
-    return {path.stem: path for path in sorted(Path(str(files("litebert"))).glob(f"recipes/{kind}/*.toml"))}
+    return {
+        path.stem: path
+        for path in sorted(Path(str(files("litebert"))).glob(f"recipes/{kind}/*.toml"))
+    }
 
 
 def recipe_settings(kind: RecipeKind, name: str) -> Settings:
     """Return the settings of a recipe of one kind, or of a TOML file.
 
-    A task that another package has registered needs no recipe: it gets the default settings.
+    A task that another package has registered needs no recipe: it gets the default
+    settings.
     """
     if Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
@@ -135,7 +197,13 @@ def recipe_settings(kind: RecipeKind, name: str) -> Settings:
 def _recipe(name: str, kind: str = "*") -> Path:
     found = recipes(kind)
     if name not in found:
-        raise no_such_name("LB-522", "no recipe has this name", name, found, next="litebert recipes list")
+        raise no_such_name(
+            "LB-522",
+            "no recipe has this name",
+            name,
+            found,
+            next="litebert recipes list",
+        )
     return found[name]
 
 
@@ -154,25 +222,36 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     litebert recipes list
     litebert recipes list --json
     """
-    found, lines = dict[str, dict[str, str]](), list[str]()
+    found = dict[str, dict[str, str]]()
+    lines = list[str]()
     for kind in ("pretrain", "finetune"):
-        found[kind] = {name: recipes_show(name).splitlines()[0].lstrip("# ") for name in recipes(kind)}
-        lines += [f"{kind}:", *(f"  {name:<16}  {summary}" for name, summary in found[kind].items())]
+        found[kind] = {
+            name: recipes_show(name).splitlines()[0].lstrip("# ")
+            for name in recipes(kind)
+        }
+        lines += [
+            f"{kind}:",
+            *(f"  {name:<16}  {summary}" for name, summary in found[kind].items()),
+        ]
     return Shown(found, "\n".join(lines))
 
 
-# ---- all settings, and those of a run -------------------------------------------------------------------------------
+# ---- all settings, and those of a run ------------------------------------------------
 
 
 def config_list(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
-    """List every setting of pretraining, or of fine-tuning, with its default and its meaning.
+    """List every setting of pretraining, or of fine-tuning, with its default and its
+    meaning.
 
     litebert config list
     litebert config list finetune
     """
     found = list(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
     width = max(len(row.name) for row in found)
-    lines = [f"{row.name:<{width}}  {row.default:<14}  {row.description} ({row.allowed})" for row in found]
+    lines = [
+        f"{row.name:<{width}}  {row.default:<14}  {row.description} ({row.allowed})"
+        for row in found
+    ]
     return Shown(found, "\n".join(lines))
 
 
@@ -189,5 +268,8 @@ def config_show(run: Path) -> Shown[SettingsOfRun]:
     """
     file = Run.open(run).file
     origins = {name: file.origins.get(name, "default") for name in file.settings}
-    lines = [f"{name} = {json.dumps(value)}  # {origins[name]}" for name, value in file.settings.items()]
+    lines = [
+        f"{name} = {json.dumps(value)}  # {origins[name]}"
+        for name, value in file.settings.items()
+    ]
     return Shown({"settings": file.settings, "origins": file.origins}, "\n".join(lines))

@@ -1,4 +1,6 @@
-"""Training as functions: `pretrain`, `distil`, `finetune`; and a check of a file before fine-tuning."""
+"""Training as functions: `pretrain`, `distil`, `finetune`; and a check of a file before
+fine-tuning.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +14,16 @@ from annotated_types import Ge
 from litebert.answers import Shown
 from litebert.api import corpus as corpora
 from litebert.api.runs import Planned, Run, conclude
-from litebert.api.settings import Overrides, Quiet, Runs, flags, overrides, paths, recipe_settings, require_types
+from litebert.api.settings import (
+    Overrides,
+    Quiet,
+    Runs,
+    flags,
+    overrides,
+    paths,
+    recipe_settings,
+    require_types,
+)
 from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
@@ -28,15 +39,24 @@ from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import Normalizer
 
-if TYPE_CHECKING:  # whatever needs torch is imported where it is used: `litebert pretrain --help` loads none
+# whatever needs torch is imported where it is used: `litebert pretrain --help` loads
+# none
+if TYPE_CHECKING:
     from litebert.train.finetune import Prepared
     from litebert.train.loop import Estimate
 
 # The options that `pretrain` and `distil` share, with their help in the shell.
-CorpusFolder = Annotated[str | Path | None, "A corpus instead of texts: a folder, or a URL."]
-Minutes = Annotated[float | None, "Choose the steps so that training takes about this long on this machine."]
+CorpusFolder = Annotated[
+    str | Path | None, "A corpus instead of texts: a folder, or a URL."
+]
+Minutes = Annotated[
+    float | None,
+    "Choose the steps so that training takes about this long on this machine.",
+]
 Name = Annotated[str, "Name of the run."]
-VocabSize = Annotated[int, Ge(1), "Pieces of a vocabulary made from texts; fewer if these are small."]
+VocabSize = Annotated[
+    int, Ge(1), "Pieces of a vocabulary made from texts; fewer if these are small."
+]
 HeldOut = Annotated[float, "Share kept for evaluation."]
 DryRun = Annotated[bool, "Print the plan and stop."]
 
@@ -45,9 +65,17 @@ def pretrain(
     texts: corpora.Texts = (),
     *,
     corpus: CorpusFolder = None,
-    start: Annotated[str | Path | None, "--from", "Continue from this model: a folder, or a name on the Hub."] = None,
-    preset: Annotated[str | None, "Network: tiny, mini, small, base-v2, ... (litebert sizes)."] = None,
-    recipe: Annotated[str | None, "A name, or a TOML file: laptop by default, further with --from."] = None,
+    start: Annotated[
+        str | Path | None,
+        "--from",
+        "Continue from this model: a folder, or a name on the Hub.",
+    ] = None,
+    preset: Annotated[
+        str | None, "Network: tiny, mini, small, base-v2, ... (litebert sizes)."
+    ] = None,
+    recipe: Annotated[
+        str | None, "A name, or a TOML file: laptop by default, further with --from."
+    ] = None,
     minutes: Minutes = None,
     name: Name = "albert",
     runs: Runs = "runs",
@@ -62,11 +90,13 @@ def pretrain(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
-    """Pretrain an ALBERT on texts, or on a corpus, and write a report; repeat the command to resume.
+    """Pretrain an ALBERT on texts, or on a corpus, and write a report; repeat the
+    command to resume.
 
-    A vocabulary and a corpus are made from the texts first. Settings override the recipe: `train.steps=1000` in the
-    shell, `settings={"train.steps": 1000}` in Python. Whatever can be checked is checked before any work begins. A dry
-    run measures a few steps and writes nothing; in Python, its result has a `plan`.
+    A vocabulary and a corpus are made from the texts first. Settings override the
+    recipe: `train.steps=1000` in the shell, `settings={"train.steps": 1000}` in Python.
+    Whatever can be checked is checked before any work begins. A dry run measures a few
+    steps and writes nothing; in Python, its result has a `plan`.
 
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
@@ -79,46 +109,76 @@ def pretrain(
     from litebert.train.sources import Sources, check_data, shares_of
 
     # checks that are possible before any work
-    folder, inputs, size = _run_folder(runs, name), paths(texts), require_count(vocab_size, "vocab_size")
+    folder = _run_folder(runs, name)
+    inputs = paths(texts)
+    size = require_count(vocab_size, "vocab_size")
     start = None if start is None else fspath(start)
     if bool(inputs) == (corpus is not None):
-        what, received = "pretraining needs either texts or a corpus", f"{len(inputs)} texts and --corpus {corpus}"
-        raise LitebertError("LB-523", what, received=received, next="litebert pretrain --help")
+        what = "pretraining needs either texts or a corpus"
+        received = f"{len(inputs)} texts and --corpus {corpus}"
+        raise LitebertError(
+            "LB-523", what, received=received, next="litebert pretrain --help"
+        )
     require_share(held_out)
     sources = find_texts(inputs) if inputs else ()
     text = TextSettings(sentences, documents, column, language)
     if sources and held_out and not any(is_url(source.location) for source in sources):
         require_text(sources, text)
     chosen = overrides(settings)
-    given = flags({"data.corpus": str(corpus or folder / "corpus"), "model.preset": preset})
+    given = flags(
+        {"data.corpus": str(corpus or folder / "corpus"), "model.preset": preset}
+    )
     given |= flags({"start.model": start, "train.minutes": minutes})
     _require_one_length(given | chosen, "train.minutes")
     recipe = recipe or ("further" if start else "laptop")
-    resolved = resolve(PretrainConfig, recipe_settings("pretrain", recipe), given, chosen)
+    resolved = resolve(
+        PretrainConfig, recipe_settings("pretrain", recipe), given, chosen
+    )
     has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
-    check_data(resolved.config, folder / "corpus", holds_out=corpus is not None or held_out > 0)
+    check_data(
+        resolved.config, folder / "corpus", holds_out=corpus is not None or held_out > 0
+    )
     pretraining.shape_of(resolved)  # raises for a start or a teacher that does not fit
 
     def plan() -> tuple[PretrainConfig, Shown[Planned]]:
         if not quiet:
             say("measuring a few steps on this machine")
-        known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
+        known = (
+            None
+            if has_corpus
+            else size
+            if start is None
+            else Tokenizer.load(locate(start)).vocab_size
+        )
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
-        train, model, data = config.train, config.model, str(corpus)
+        train = config.train
+        model = config.model
+        data = str(corpus)
         tokens = train.steps * tokens_of_step(config)
         if corpus is None:
-            number, size_in_all = format_count(len(sources), "file"), sum(source.size for source in sources)
-            data = f"{number}, {format_bytes(size_in_all)}; {held_out:.1%} of the documents are held out"
+            number = format_count(len(sources), "file")
+            size_in_all = sum(source.size for source in sources)
+            data = (
+                f"{number}, {format_bytes(size_in_all)}; {held_out:.1%} of the"
+                " documents are held out"
+            )
         elif config.data.mix:
             shares = shares_of(config, Sources.open(config).corpus.path)
             data = ", ".join(f"{share:.1%} {path}" for path, share in shares.items())
-        shape = f"H {model.hidden_size} x {model.num_hidden_layers} layers, E {model.embedding_size}"
-        at_most = "" if has_corpus or start else "at most "  # a small text has fewer pieces
+        shape = (
+            f"H {model.hidden_size} x {model.num_hidden_layers} layers, E"
+            f" {model.embedding_size}"
+        )
+        # a small text has fewer pieces
+        at_most = "" if has_corpus or start else "at most "
         lines = {
             "model": f"{shape}, vocabulary {at_most}{model.vocab_size:,}",
             "parameters": f"{at_most}{needs.num_parameters:,}",
             "data": data,
-            "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
+            "objective": (
+                f"masked LM {config.objective.mask_prob:.0%}, sentence"
+                f" {config.objective.sentence}"
+            ),
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
             "tokens": f"{tokens:,} at most",
         }
@@ -128,21 +188,44 @@ def pretrain(
         return config, _plan_of(lines, needs, train, folder, tokens=tokens)
 
     def build() -> None:
-        """Train a vocabulary, unless training starts from a model, and build the corpus; keep what already exists."""
+        """Train a vocabulary, unless training starts from a model, and build the
+        corpus; keep what already exists.
+        """
         speak = (lambda _: None) if quiet or was_finished else say
-        vocabulary, rules = folder / "tokenizer" if start is None else locate(start), Normalizer(True, keep_accents)
-        train = partial(corpora.train_vocabulary, texts, vocabulary, rules, size, column=column, is_limit=True)
-        is_kept = has_corpus and vocabulary.exists()  # not after a build that was stopped: the texts may be others
+        vocabulary = folder / "tokenizer" if start is None else locate(start)
+        rules = Normalizer(True, keep_accents)
+        train = partial(
+            corpora.train_vocabulary,
+            texts,
+            vocabulary,
+            rules,
+            size,
+            column=column,
+            is_limit=True,
+        )
+        # not after a build that was stopped: the texts may be others
+        is_kept = has_corpus and vocabulary.exists()
         if start is None and not is_kept:
             speak(f"training a vocabulary of {size:,} pieces")
             if (number := train().vocab_size) < size:
                 speak(f"the text has only {number:,} pieces")
         speak("building the corpus")
-        given: Any = {"tokenizer": str(vocabulary), "output": folder / "corpus", "held_out": held_out, **asdict(text)}
+        given: Any = {
+            "tokenizer": str(vocabulary),
+            "output": folder / "corpus",
+            "held_out": held_out,
+            **asdict(text),
+        }
         speak(str(corpora.corpus_build(texts, **given, quiet=quiet or was_finished)))
         known = Tokenizer.load(vocabulary)
-        if start is None and is_kept and (known.vocab_size, known.normalizer) != (size, rules):
-            train()  # refuses other options: the text is the same, and a small one gives the same pieces again
+        if (
+            start is None
+            and is_kept
+            and (known.vocab_size, known.normalizer) != (size, rules)
+        ):
+            # refuses other options: the text is the same, and a small one gives the
+            # same pieces again
+            train()
 
     if dry_run:
         return Run(folder, plan=plan()[1])
@@ -151,20 +234,34 @@ def pretrain(
         was_finished = Run(folder).is_finished
         if not was_finished and not quiet:
             config, planned = plan()
-            resolved = resolved.fill_measured(resolved.config.model_copy(update={"train": config.train}))
+            resolved = resolved.fill_measured(
+                resolved.config.model_copy(update={"train": config.train})
+            )
             say(planned.text)
         if corpus is None:  # of a finished run, too: the texts may be other ones
             world.from_first(build)
-        run = Run(folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world))
-        return conclude(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
+        run = Run(
+            folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world)
+        )
+        return (
+            conclude(run, quiet=quiet, was_finished=was_finished)
+            if world.is_first
+            else run
+        )
 
 
 def distil(
-    teacher: Annotated[str | Path, "An ALBERT, a BERT or a sentence-transformers model."],
+    teacher: Annotated[
+        str | Path, "An ALBERT, a BERT or a sentence-transformers model."
+    ],
     texts: corpora.Texts = (),
     *,
     corpus: CorpusFolder = None,
-    start: Annotated[str | Path | None, "--from", "Continue from this student instead of the teacher's layers."] = None,
+    start: Annotated[
+        str | Path | None,
+        "--from",
+        "Continue from this student instead of the teacher's layers.",
+    ] = None,
     recipe: Annotated[str, "A name, or a TOML file."] = "distil",
     minutes: Minutes = None,
     name: Name = "student",
@@ -180,33 +277,49 @@ def distil(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
-    """Distil TEACHER into an ALBERT that also fills blanks and orders sentences; repeat the command to resume.
+    """Distil TEACHER into an ALBERT that also fills blanks and orders sentences; repeat
+    the command to resume.
 
-    The teacher is a model folder or a name on the Hub: an ALBERT, a BERT, a sentence-transformers folder. The student
-    starts from its layers and learns from its hidden states and text vectors, but has its own vocabulary.
+    The teacher is a model folder or a name on the Hub: an ALBERT, a BERT, a
+    sentence-transformers folder. The student starts from its layers and learns from its
+    hidden states and text vectors, but has its own vocabulary.
 
-    litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
-    litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
+    litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60
+    --name mine litebert distil models/teacher --corpus corpora/wiki
+    model.num_hidden_groups=2
     """
     given = dict(locals())
     require_types(distil, given)
     del given["teacher"]
-    return pretrain(**{**given, "settings": flags({"distil.teacher": teacher}) | overrides(settings)})
+    return pretrain(
+        **{
+            **given,
+            "settings": flags({"distil.teacher": teacher}) | overrides(settings),
+        }
+    )
 
 
 def _run_folder(runs: str | Path, name: str) -> Path:
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
         what = f"this is not a name for a folder below {runs}"
-        raise LitebertError("LB-920", what, received=name, next="choose another name, such as mine or mine/first")
+        raise LitebertError(
+            "LB-920",
+            what,
+            received=name,
+            next="choose another name, such as mine or mine/first",
+        )
     return Path(runs) / name
 
 
 def _require_one_length(chosen: Settings, other: str) -> None:
-    lengths = {name: chosen[name].value for name in (other, "train.steps") if name in chosen}
+    lengths = {
+        name: chosen[name].value for name in (other, "train.steps") if name in chosen
+    }
     if len(lengths) == 2 and all(lengths.values()):  # 0 steps, or null, set nothing
         received = " and ".join(f"{name}={value}" for name, value in lengths.items())
-        what, advice = "the length of the run is set twice", f"omit {other}, or train.steps"
+        what = "the length of the run is set twice"
+        advice = f"omit {other}, or train.steps"
         raise LitebertError("LB-106", what, received=received, next=advice)
 
 
@@ -220,7 +333,9 @@ def _plan_of(
 ) -> Shown[Planned]:
     from litebert.distributed import world_size
 
-    seconds, size, batch_size = train.steps * needs.seconds_per_step, world_size(), train.batch_size
+    seconds = train.steps * needs.seconds_per_step
+    size = world_size()
+    batch_size = train.batch_size
     facts = {
         "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
         "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
@@ -229,11 +344,19 @@ def _plan_of(
     }
     if size > 1:
         gradients = 4 * needs.num_parameters  # bytes
-        sent = 2 * (size - 1) / size * gradients  # by each process, in a ring all-reduce (Patarasuk and Yuan, 2009)
+        # by each process, in a ring all-reduce (Patarasuk and Yuan, 2009)
+        sent = 2 * (size - 1) / size * gradients
         share = f"{batch_size / size:,.4g} of {batch_size:,} sequences of a step"
         held = f"all weights, gradients and moments ({4 * gradients / 1e6:,.0f} MB)"
-        facts["processes"] = f"{size}; each holds {held} and {share}, and sends {sent / 1e6:,.1f} MB a step"
-    rows = [*facts.items(), ("results", str(folder)), *(("note", note) for note in notes)]
+        facts["processes"] = (
+            f"{size}; each holds {held} and {share}, and sends {sent / 1e6:,.1f} MB a"
+            " step"
+        )
+    rows = [
+        *facts.items(),
+        ("results", str(folder)),
+        *(("note", note) for note in notes),
+    ]
     width = max(len(name) for name, _ in rows)
     values: Any = {**asdict(needs), "steps": train.steps, "seconds": seconds, **more}
     return Shown(values, "\n".join(f"{name:<{width}}  {text}" for name, text in rows))
@@ -242,25 +365,43 @@ def _plan_of(
 def finetune(
     task: Annotated[str | Path, "A named task, or your own file of examples."],
     *,
-    model: Annotated[str | Path | None, "A model folder, a run, or a name on the Hub."] = None,
+    model: Annotated[
+        str | Path | None, "A model folder, a run, or a name on the Hub."
+    ] = None,
     data: Annotated[str | Path | None, "Folder of a named task."] = None,
-    dev: Annotated[str | Path | None, "Your own evaluation file, for a TASK that is a file."] = None,
-    columns: Annotated[Sequence[str], "--column", "ROLE=NAME: text=review, label=stars, ..."] = (),
-    problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
-    recipe: Annotated[str | None, "A name, or a TOML file; by default, the task's recipe."] = None,
+    dev: Annotated[
+        str | Path | None, "Your own evaluation file, for a TASK that is a file."
+    ] = None,
+    columns: Annotated[
+        Sequence[str], "--column", "ROLE=NAME: text=review, label=stars, ..."
+    ] = (),
+    problem: Annotated[
+        Problem | None, "Kind of your own task, if the guess is wrong."
+    ] = None,
+    recipe: Annotated[
+        str | None, "A name, or a TOML file; by default, the task's recipe."
+    ] = None,
     epochs: Annotated[float | None, "Passes over the data."] = None,
-    name: Annotated[str | None, "Name of the run; by default, that of the task."] = None,
+    name: Annotated[
+        str | None, "Name of the run; by default, that of the task."
+    ] = None,
     runs: Runs = "runs",
-    seeds: Annotated[Sequence[int], "Several runs, 1,2,3, with median, mean and spread."] = (),
+    seeds: Annotated[
+        Sequence[int], "Several runs, 1,2,3, with median, mean and spread."
+    ] = (),
     random: Annotated[bool, "Start from random weights, as a control."] = False,
-    teacher: Annotated[str | Path | None, "Also learn from a run fine-tuned on this task."] = None,
+    teacher: Annotated[
+        str | Path | None, "Also learn from a run fine-tuned on this task."
+    ] = None,
     settings: Overrides = (),
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
-    """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file; repeat the command to resume.
+    """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file;
+    repeat the command to resume.
 
-    Without a model, training starts from the packaged one. In Python, `run.seeds` has a run for each seed.
+    Without a model, training starts from the packaged one. In Python, `run.seeds` has a
+    run for each seed.
 
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     litebert finetune mrpc --model models/mine --data glue
@@ -277,41 +418,94 @@ def finetune(
     require_task(task)
     require_distinct(seeds)
     folder = _run_folder(runs, name or (own.name.split(".")[0] if own else task))
-    given = flags({"model.start": model, "model.random": random or None, "teacher.run": teacher})
-    given |= flags({"data.folder": data, "data.train": own, "data.dev": dev, "task.name": task})
-    given |= flags({"data.columns": list(columns) or None, "data.problem": problem, "train.epochs": epochs})
-    of_recipe, given = recipe_settings("finetune", recipe or task), given | overrides(settings)
+    given = flags(
+        {"model.start": model, "model.random": random or None, "teacher.run": teacher}
+    )
+    given |= flags(
+        {"data.folder": data, "data.train": own, "data.dev": dev, "task.name": task}
+    )
+    given |= flags(
+        {
+            "data.columns": list(columns) or None,
+            "data.problem": problem,
+            "train.epochs": epochs,
+        }
+    )
+    of_recipe = recipe_settings("finetune", recipe or task)
+    given = given | overrides(settings)
     for layer in (of_recipe, given):
         _require_one_length(layer, "train.epochs")
     if "train.epochs" in given:  # they override the steps of the recipe, too
         given = flags({"train.steps": 0}) | given
-    chosen = {"model.start": Setting(str(packaged_model()), DEFAULT)} | of_recipe | given
+    chosen = (
+        {"model.start": Setting(str(packaged_model()), DEFAULT)} | of_recipe | given
+    )
     if not {"data.folder", "data.train"} & chosen.keys():
         expected = "the folder of a named task, or your own file instead of its name"
         advice = f"litebert finetune {task} --data FOLDER"
-        raise LitebertError("LB-531", f"the data of {task} is missing: --data", expected=expected, next=advice)
+        raise LitebertError(
+            "LB-531",
+            f"the data of {task} is missing: --data",
+            expected=expected,
+            next=advice,
+        )
     if is_run(folder) if seeds else Run(folder).seeds:
-        what = f"{folder} already has {'a run without --seeds' if seeds else 'the runs of several seeds'}"
+        what = (
+            f"{folder} already has"
+            f" {'a run without --seeds' if seeds else 'the runs of several seeds'}"
+        )
         raise LitebertError("LB-918", what, next="choose another --name")
     resolved = resolve(FinetuneConfig, chosen)
-    seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
+    seeded = {
+        folder / f"seed-{seed}": resolve(
+            FinetuneConfig, chosen | flags({"train.seed": seed})
+        )
+        for seed in seeds
+    }
     trained = seeded or {folder: resolved}
 
     def plan() -> "tuple[Prepared, Shown[Planned]]":
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
-        train, optim = prepared.config.train, prepared.config.optim
-        shape, key, task = prepared.network_config, prepared.key_measure, prepared.dataset
-        begun = PACKAGED if resolved.origins["model.start"] == DEFAULT else resolved.config.model.start
-        rate = f"{optim.learning_rate:g} ({prepared.resolved.origins['optim.learning_rate']})"
-        of_head = f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1)
-        without = f"{key} {prepared.baseline[key]:.4f} without any learning" if key in prepared.baseline else "unknown"
+        train = prepared.config.train
+        optim = prepared.config.optim
+        shape = prepared.network_config
+        key = prepared.key_measure
+        task = prepared.dataset
+        begun = (
+            PACKAGED
+            if resolved.origins["model.start"] == DEFAULT
+            else resolved.config.model.start
+        )
+        rate = (
+            f"{optim.learning_rate:g}"
+            f" ({prepared.resolved.origins['optim.learning_rate']})"
+        )
+        of_head = f", of the head {optim.head_rate_scale:g} times that" * (
+            optim.head_rate_scale != 1
+        )
+        without = (
+            f"{key} {prepared.baseline[key]:.4f} without any learning"
+            if key in prepared.baseline
+            else "unknown"
+        )
         lines = {
-            "model": f"{begun}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
+            "model": (
+                f"{begun}, H {shape.hidden_size} x {shape.num_hidden_layers} layers"
+            ),
             "task": f"{task.name}, {task.family.head.kind}",
             "parameters": f"{needs.num_parameters:,}",
-            "examples": f"{prepared.data['training examples']:,} in {len(prepared.features):,} sequences or windows",
-            **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
-            "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every {train.eval_every:,}",
+            "examples": (
+                f"{prepared.data['training examples']:,} in {len(prepared.features):,}"
+                " sequences or windows"
+            ),
+            **{
+                f"  {name}": f"{len(held.examples):,}"
+                for name, held in prepared.held_out.items()
+            },
+            "steps": (
+                f"{train.steps:,} steps of {train.batch_size} examples, evaluated every"
+                f" {train.eval_every:,}"
+            ),
             "rate": f"{rate}{of_head}",
             "commonest": without,
             "tokens": f"{prepared.mean_tokens * train.batch_size:,.0f} a step",
@@ -322,34 +516,54 @@ def finetune(
         return Run(folder, plan=plan()[1])
     with join_world(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
-        was_finished, prepared, code = all(Run(each).is_finished for each in trained), None, 0
+        was_finished = all(Run(each).is_finished for each in trained)
+        prepared = None
+        code = 0
         if not was_finished and not quiet:
             first, described = plan()
             say(described.text)
             prepared = None if seeds else first
-        how: Any = {"prepared": prepared, "group": folder if seeds else None, "is_quiet": quiet, "world": world}
+        how: Any = {
+            "prepared": prepared,
+            "group": folder if seeds else None,
+            "is_quiet": quiet,
+            "world": world,
+        }
         for each, settled in trained.items():
             # after a signal, the remaining seeds wait for the next call
             code = code or fine_tuning.finetune(settled, each, **how)
         run = Run(folder, code)
-        return conclude(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
+        return (
+            conclude(run, quiet=quiet, was_finished=was_finished)
+            if world.is_first
+            else run
+        )
 
 
-# ---- before fine-tuning ---------------------------------------------------------------------------------------------
+# ---- before fine-tuning --------------------------------------------------------------
 
 
 def data_check(
     *files: Annotated[Path, Required],
-    columns: Annotated[tuple[str, ...], "--column", "ROLE=NAME: text=review, label=stars, ..."] = (),
-    problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
+    columns: Annotated[
+        tuple[str, ...], "--column", "ROLE=NAME: text=review, label=stars, ..."
+    ] = (),
+    problem: Annotated[
+        Problem | None, "Kind of your own task, if the guess is wrong."
+    ] = None,
     model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
 ) -> DataReport:
     """Report what a file of examples contains and what is wrong with it.
 
-    The first FILE is for training; the others, for evaluation, are compared with it. Exit code 3: it cannot train.
+    The first FILE is for training; the others, for evaluation, are compared with it.
+    Exit code 3: it cannot train.
 
     litebert data check reviews.csv --column text=body --model models/mine
     litebert data check train.jsonl dev.jsonl test.jsonl --json
     """
-    tokenizer = None if model is None else Tokenizer.load(corpora.vocabulary_path(model))
-    return check_files(files[0], files[1:], columns=columns, problem=problem, tokenizer=tokenizer)
+    tokenizer = (
+        None if model is None else Tokenizer.load(corpora.vocabulary_path(model))
+    )
+    return check_files(
+        files[0], files[1:], columns=columns, problem=problem, tokenizer=tokenizer
+    )

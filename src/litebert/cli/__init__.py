@@ -1,7 +1,9 @@
-"""The command line: a table of commands, each made from a function when it is used, and the error handling around them.
+"""The command line: a table of commands, each made from a function when it is used, and
+the error handling around them.
 
-`litebert --help` imports neither these functions nor torch. An error becomes four lines and an exit code: 1 user error,
-2 wrong usage, 3 damaged data, 4 memory or disk, 5 training that is not finite, 130 Ctrl-C, 141 a closed pipe.
+`litebert --help` imports neither these functions nor torch. An error becomes four lines
+and an exit code: 1 user error, 2 wrong usage, 3 damaged data, 4 memory or disk, 5
+training that is not finite, 130 Ctrl-C, 141 a closed pipe.
 """
 
 import os
@@ -23,7 +25,9 @@ VERBS = {
     "choose": "choose among several answers",
     "classify": "predict the labels of texts",
     "completion": "complete verbs and options in your shell",
-    "config": "list every setting, or show those of a run with the origin of each value",
+    "config": (
+        "list every setting, or show those of a run with the origin of each value"
+    ),
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
     "distil": "distil a teacher into a small model, using text",
@@ -31,7 +35,9 @@ VERBS = {
     "embed": "compute vectors of texts",
     "evaluate": "evaluate models, an ensemble, or a prediction file",
     "explain": "show how much each word adds to an answer",
-    "export": "write a model for Google's code, for ONNX, for torch.export, for a web page",
+    "export": (
+        "write a model for Google's code, for ONNX, for torch.export, for a web page"
+    ),
     "fill": "fill [MASK] in a sentence",
     "finetune": "fine-tune a model on a task, or on your own examples",
     "glue": "fine-tune on every GLUE task in a folder, and print the table",
@@ -59,8 +65,8 @@ MODULES = {
     "api.corpus": "corpus build, corpus check, tokenizer encode, tokenizer train",
     "api.evaluation": "evaluate, glue, predict",
     "api.formats": (
-        "export google, export onnx, export program, export web, hub pull, hub push, import google, "
-        "import huggingface, quantize"
+        "export google, export onnx, export program, export web, hub pull, hub push,"
+        " import google, import huggingface, quantize"
     ),
     "api.runs": "report, runs average, runs clean, runs tail",
     "api.settings": "config list, config show, recipes list, recipes show",
@@ -74,8 +80,11 @@ MODULES = {
     "study": "sizes",
     "study.findings": "study ablation, study cost, study layers, study page",
 }
-HOMES = {name: module for module, names in MODULES.items() for name in names.split(", ")}
-"""The module of each command's function, which has the command's name: `corpus_build` is "corpus build".
+HOMES = {
+    name: module for module, names in MODULES.items() for name in names.split(", ")
+}
+"""The module of each command's function, which has the command's name: `corpus_build`
+is "corpus build".
 
 The other verbs answer texts; see `litebert.inference.verbs`.
 """
@@ -83,17 +92,26 @@ The other verbs answer texts; see `litebert.inference.verbs`.
 
 def function_of(name: str) -> Callable[..., object]:
     """Import the function of a command."""
-    found: Callable[..., object] = getattr(import_module(f"litebert.{HOMES[name]}"), name.replace(" ", "_"))
+    found: Callable[..., object] = getattr(
+        import_module(f"litebert.{HOMES[name]}"), name.replace(" ", "_")
+    )
     return found
 
 
 class Commands(click.Group):
-    """Commands by name, either all verbs or those of one group; their functions are imported on first use."""
+    """Commands by name, either all verbs or those of one group; their functions are
+    imported on first use.
+    """
 
     def __init__(self, name: str, **how: Any) -> None:
         words = (each.partition(" ") for each in HOMES)
-        names = VERBS if name == "litebert" else [own for group, _, own in words if group == name]
-        lazy: Any = dict.fromkeys(names)  # click uses the names for lists and suggestions
+        names = (
+            VERBS
+            if name == "litebert"
+            else [own for group, _, own in words if group == name]
+        )
+        # click uses the names for lists and suggestions
+        lazy: Any = dict.fromkeys(names)
         super().__init__(name, **how, commands=lazy)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
@@ -110,21 +128,36 @@ class Commands(click.Group):
 
         return verb_command(name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with their summaries; for verbs, without importing their functions."""
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """List the commands with their summaries; for verbs, without importing their
+        functions.
+        """
         rows = sorted(VERBS.items())
         if self.name != "litebert":
-            commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-            rows = [(name, command.get_short_help_str(limit=200)) for name, command in commands if command]
+            commands = [
+                (name, self.get_command(ctx, name)) for name in self.list_commands(ctx)
+            ]
+            rows = [
+                (name, command.get_short_help_str(limit=200))
+                for name, command in commands
+                if command
+            ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
 
-@click.group("litebert", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "litebert", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(None, "-V", "--version", package_name="litebert")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error; allowed anywhere.")
+@click.option(
+    "--debug", is_flag=True, help="Show the traceback of an error; allowed anywhere."
+)
 def cli(debug: bool) -> None:
-    """ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and inference.
+    """ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and
+    inference.
 
     \b
     litebert fill "The cat sat on the [MASK]."
@@ -141,24 +174,30 @@ class UsageError(LitebertError):
 
 
 def main() -> None:
-    """Run the command line; a user's mistake gives a message and an exit code, never a traceback."""
+    """Run the command line; a user's mistake gives a message and an exit code, never a
+    traceback.
+    """
     signal.signal(signal.SIGINT, _raise_interrupt)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell, as with >&-
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    # Threads that spin while they wait cost 3.7 times the processor time if a core is busy.
+    # Threads that spin while they wait cost 3.7 times the processor time if a core is
+    # busy.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.exit(run(sys.argv[1:]))
 
 
 def _raise_interrupt(_: int, __: "FrameType | None") -> None:
-    """Raise an exception that Python code can catch; a second Ctrl-C ends the process at once."""
+    """Raise an exception that Python code can catch; a second Ctrl-C ends the process
+    at once.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise KeyboardInterrupt
 
 
 def run(words: Sequence[str]) -> int:
-    """Run a command and return its exit code; only a bug in litebert prints a traceback.
+    """Run a command and return its exit code; only a bug in litebert prints a
+    traceback.
 
     `--debug` may be anywhere before `--`.
     """
@@ -187,12 +226,15 @@ def run(words: Sequence[str]) -> int:
         found = as_litebert_error(error)
         if isinstance(error, click.ClickException):  # convert to our four lines
             asked = error.ctx if isinstance(error, click.UsageError) else None
-            what, received = error.format_message().rstrip("."), " ".join(typed) or "nothing"
+            what = error.format_message().rstrip(".")
+            received = " ".join(typed) or "nothing"
             advice = f"{asked.command_path if asked else 'litebert'} --help"
             if isinstance(error, click.NoSuchOption):
                 advice += ", or -- before a text that looks like an option"
             wanted = "a verb, its arguments and its options"
-            found = UsageError("LB-939", what, received=received, expected=wanted, next=advice)
+            found = UsageError(
+                "LB-939", what, received=received, expected=wanted, next=advice
+            )
         if found is None or is_debugged:
             raise
         _discard_stdout()
@@ -206,4 +248,7 @@ def _discard_stdout() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY),
+            sys.__stdout__.fileno() if sys.__stdout__ else 1,
+        )

@@ -1,10 +1,12 @@
 """Commands of the shell, made from functions.
 
-The signature defines everything: positional parameters become arguments, keyword-only ones options, and types become
-checks. `Annotated` adds the limits of a number (`Ge(1)`), the name of an option if it differs from the parameter's
-("--column"), and its help. The docstring is the help of the command. A parameter with a dataclass as its type adds an
-option for each field. The return value is printed: as `str(found)` for people, as JSON with --json, and the items of
-an iterator one by one. Its `notes` go to stderr, and a nonzero `exit_code` ends the process.
+The signature defines everything: positional parameters become arguments, keyword-only
+ones options, and types become checks. `Annotated` adds the limits of a number
+(`Ge(1)`), the name of an option if it differs from the parameter's ("--column"), and
+its help. The docstring is the help of the command. A parameter with a dataclass as its
+type adds an option for each field. The return value is printed: as `str(found)` for
+people, as JSON with --json, and the items of an iterator one by one. Its `notes` go to
+stderr, and a nonzero `exit_code` ends the process.
 """
 
 import inspect
@@ -17,7 +19,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import click
 from annotated_types import Ge, Gt, Le
@@ -30,56 +41,80 @@ PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
 
 def command_of(function: Callable[..., object], name: str) -> click.Command:
     """Return the command made from a function."""
-    hints, signature = get_type_hints(function, include_extras=True), inspect.signature(function)
+    hints = get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
     params: list[click.Parameter] = []
     records: dict[str, type] = {}
     texts: click.Argument | None = None
     for each in signature.parameters.values():
-        hint, default = hints[each.name], each.default
+        hint = hints[each.name]
+        default = each.default
         if isinstance(hint, type) and is_dataclass(hint):
             records[each.name] = hint
             params += options_of(hint)
         elif each.name == "settings":  # KEY=VALUE among the texts, or on its own
             if texts is None:
-                params.append(click.Argument(["settings"], nargs=-1, metavar="[KEY=VALUE]..."))
+                params.append(
+                    click.Argument(["settings"], nargs=-1, metavar="[KEY=VALUE]...")
+                )
             else:
                 texts.metavar = f"[{str(texts.name).upper()}]... [KEY=VALUE]..."
         elif each.kind is each.KEYWORD_ONLY:
             params.append(option(each.name, hint, default))
         else:
             if each.kind is each.VAR_POSITIONAL:
-                hint, default = GenericAlias(tuple, (hint, ...)), ()
+                hint = GenericAlias(tuple, (hint, ...))
+                default = ()
             word = argument(each.name, hint, default)
             texts = word if word.nargs == -1 else texts
             params.append(word)
     returned = hints.get("return", NoneType)
-    for form in () if returned in (NoneType, str) else getattr(returned, "formats", ("json",)):
-        params.append(click.Option([f"--{form}", "written_as"], flag_value=form, help=f"Print {PRINTED[form]}."))
+    for form in (
+        () if returned in (NoneType, str) else getattr(returned, "formats", ("json",))
+    ):
+        params.append(
+            click.Option(
+                [f"--{form}", "written_as"],
+                flag_value=form,
+                help=f"Print {PRINTED[form]}.",
+            )
+        )
 
     def run(written_as: str | None = None, **given: Any) -> None:
         for name, record in records.items():
-            given[name] = record(**{field.name: given.pop(field.name) for field in fields(record)})
+            given[name] = record(
+                **{field.name: given.pop(field.name) for field in fields(record)}
+            )
         if "settings" in signature.parameters and texts is not None:
             words = given[str(texts.name)]
             given["settings"] = tuple(filter(is_setting, words))
-            given[str(texts.name)] = tuple(word for word in words if word not in given["settings"])
+            given[str(texts.name)] = tuple(
+                word for word in words if word not in given["settings"]
+            )
         bound = inspect.BoundArguments(signature, given)
         present(function(*bound.args, **bound.kwargs), written_as)
 
-    return TextCommand(name, callback=run, params=params, help=help_of(function.__doc__ or ""))
+    return TextCommand(
+        name, callback=run, params=params, help=help_of(function.__doc__ or "")
+    )
 
 
 def options_of(record: type) -> list[click.Parameter]:
     """Return an option for each field of a dataclass."""
     hints = get_type_hints(record, include_extras=True)
-    return [option(f.name, hints[f.name], ABSENT if f.default is MISSING else f.default) for f in fields(record)]
+    return [
+        option(f.name, hints[f.name], ABSENT if f.default is MISSING else f.default)
+        for f in fields(record)
+    ]
 
 
 def option(name: str, hint: Any, default: Any) -> click.Option:
     """Return the option for a keyword-only parameter."""
     kind, is_several, notes = _parse_hint(hint)
     words = [note for note in notes if isinstance(note, str)]
-    flag = next((word for word in words if word.startswith("--")), "--" + name.replace("_", "-"))
+    flag = next(
+        (word for word in words if word.startswith("--")), "--" + name.replace("_", "-")
+    )
     meaning = next((word for word in words if not word.startswith("--")), "")
     if kind is bool:
         flag = f"{flag}/--no-{flag[2:]}" if None in notes else flag
@@ -112,15 +147,21 @@ def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
 
 
 def _parse_hint(hint: Any) -> tuple[Any, bool, list[Any]]:
-    """Return the type of one value, whether several are allowed, and the notes, with None if it is allowed."""
-    parts, notes, is_several = [hint], list[Any](), False
+    """Return the type of one value, whether several are allowed, and the notes, with
+    None if it is allowed.
+    """
+    parts = [hint]
+    notes = list[Any]()
+    is_several = False
     if get_origin(hint) is Annotated:
-        parts, notes = [get_args(hint)[0]], list(get_args(hint)[1:])
+        parts = [get_args(hint)[0]]
+        notes = list(get_args(hint)[1:])
     elif get_origin(hint) in (Union, UnionType):
         parts = [each for each in get_args(hint) if each is not NoneType]
         notes = [None] * (NoneType in get_args(hint))
     elif get_origin(hint) in (tuple, list, Sequence):
-        parts, is_several = [get_args(hint)[0]], True
+        parts = [get_args(hint)[0]]
+        is_several = True
     else:
         return hint, False, []
     kinds, severals, inner = zip(*map(_parse_hint, parts), strict=True)
@@ -135,16 +176,22 @@ def is_setting(word: str) -> bool:
 
 
 def help_of(docstring: str) -> str:
-    """Return the help of a command: its docstring; paragraphs of example commands keep their line breaks."""
+    """Return the help of a command: its docstring; paragraphs of example commands keep
+    their line breaks.
+    """
     paragraphs = inspect.cleandoc(docstring).split("\n\n")
-    return "\n\n".join(f"\b\n{each}" if each.startswith("litebert ") else each for each in paragraphs)
+    return "\n\n".join(
+        f"\b\n{each}" if each.startswith("litebert ") else each for each in paragraphs
+    )
 
 
-# ---- output ---------------------------------------------------------------------------------------------------------
+# ---- output --------------------------------------------------------------------------
 
 
 def present(found: object, written_as: str | None = None) -> None:
-    """Print what a function returned (of several processes, only in the first); end the process if it failed."""
+    """Print what a function returned (of several processes, only in the first); end the
+    process if it failed.
+    """
     is_alone = os.environ.get("WORLD_SIZE", "1") in ("", "1")
     if isinstance(found, Iterator):
         for each in found:
@@ -152,7 +199,9 @@ def present(found: object, written_as: str | None = None) -> None:
     elif found is not None and (is_alone or os.environ.get("RANK", "0") in ("", "0")):
         if written_as == "json":
             show_json(found, indent=2)
-        elif text := str(found) if written_as is None else getattr(found, f"as_{written_as}")():
+        elif text := (
+            str(found) if written_as is None else getattr(found, f"as_{written_as}")()
+        ):
             show(text)
         for each in getattr(found, "notes", ()):
             say(each)
@@ -166,33 +215,60 @@ def show(text: str) -> None:
 
 
 def show_json(value: Any, *, indent: int | None = None) -> None:
-    """Print a value, or what its `as_json` returns unless this is None; with --json, stdout gets nothing else."""
+    """Print a value, or what its `as_json` returns unless this is None; with --json,
+    stdout gets nothing else.
+    """
     from pydantic_core import to_jsonable_python
 
     if hasattr(value, "as_json") and (value := value.as_json()) is None:
         return
     try:
-        show(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=to_jsonable_python))
+        show(
+            json.dumps(
+                value,
+                ensure_ascii=False,
+                allow_nan=False,
+                indent=indent,
+                default=to_jsonable_python,
+            )
+        )
     except ValueError as error:
-        advice = "print it without --json, and check the weights and the data for damage"
-        raise NonFiniteError("LB-928", "a result is NaN or infinity, which JSON cannot hold", next=advice) from error
+        advice = (
+            "print it without --json, and check the weights and the data for damage"
+        )
+        raise NonFiniteError(
+            "LB-928", "a result is NaN or infinity, which JSON cannot hold", next=advice
+        ) from error
 
 
-# ---- parsing words into values --------------------------------------------------------------------------------------
+# ---- parsing words into values -------------------------------------------------------
 
 _OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(=.*)?", re.DOTALL)
-_MARK = "\0"  # marks a text for the parser; no argument of a process can contain this character
+# marks a text for the parser; no argument of a process can contain this character
+_MARK = "\0"
 
 
 class TextCommand(click.Command):
-    """A command for texts: an argument that cannot be an option's name is a text, even if it starts with a dash."""
+    """A command for texts: an argument that cannot be an option's name is a text, even
+    if it starts with a dash.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = (each for each in self.params if isinstance(each, click.Option) and not each.is_flag)
+        options = (
+            each
+            for each in self.params
+            if isinstance(each, click.Option) and not each.is_flag
+        )
         taking = {name for option in options for name in option.opts}
         end = args.index("--") if "--" in args else len(args)
         marked = [
-            _MARK + word if word[:1] == "-" != word and not _OPTION.fullmatch(word) and before not in taking else word
+            (
+                _MARK + word
+                if word[:1] == "-" != word
+                and not _OPTION.fullmatch(word)
+                and before not in taking
+                else word
+            )
             for before, word in zip(["", *args], args[:end], strict=False)
         ]
         rest = super().parse_args(ctx, marked + args[end:])
@@ -203,21 +279,35 @@ class TextCommand(click.Command):
 def _unmark(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_unmark, value))
-    return type(value)(str(value).removeprefix(_MARK)) if isinstance(value, str | Path) else value
+    return (
+        type(value)(str(value).removeprefix(_MARK))
+        if isinstance(value, str | Path)
+        else value
+    )
 
 
 class Real(click.FloatRange):
     """A number within limits; unlike click's type, it refuses NaN."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         number = super().convert(value, param, ctx)
-        return self.fail(f"{value} is not a number", param, ctx) if math.isnan(number) else number
+        return (
+            self.fail(f"{value} is not a number", param, ctx)
+            if math.isnan(number)
+            else number
+        )
 
 
 def numbers(words: Any) -> Any:
-    """Parse whole numbers: 1,2,3. Anything but a string is a default, which needs no parsing."""
+    """Parse whole numbers: 1,2,3. Anything but a string is a default, which needs no
+    parsing.
+    """
     if isinstance(words, str) and not re.fullmatch(r"\d+(,\d+)*", words):
-        raise click.BadParameter(f"{words!r} is not a list of whole numbers from 0, such as 1,2,3")
+        raise click.BadParameter(
+            f"{words!r} is not a list of whole numbers from 0, such as 1,2,3"
+        )
     return tuple(map(int, words.split(","))) if isinstance(words, str) else words
 
 
@@ -226,7 +316,12 @@ def _type_of(kind: Any, notes: list[Any]) -> Any:
         return click.Choice(list(get_args(kind)))
     if kind not in (int, float):
         return Path if kind is Path else str
-    limits = {name: value for note in notes if isinstance(note, Ge | Gt | Le) for name, value in asdict(note).items()}
+    limits = {
+        name: value
+        for note in notes
+        if isinstance(note, Ge | Gt | Le)
+        for name, value in asdict(note).items()
+    }
     if not limits:
         return kind
     low, least, most = map(limits.get, ("gt", "ge", "le"))

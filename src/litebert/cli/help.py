@@ -1,4 +1,6 @@
-"""The commands about litebert itself: help, the schemas of --json output, shell completion, and the doctor."""
+"""The commands about litebert itself: help, the schemas of --json output, shell
+completion, and the doctor.
+"""
 
 import platform
 import sys
@@ -8,13 +10,32 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from click.shell_completion import get_completion_class
 from pydantic import JsonValue, TypeAdapter
 from typing_extensions import TypedDict
 
-from litebert.answers import Choice, Classification, Filling, Join, Order, Score, Shown, SpanFound, Tagged
+from litebert.answers import (
+    Choice,
+    Classification,
+    Filling,
+    Join,
+    Order,
+    Score,
+    Shown,
+    SpanFound,
+    Tagged,
+)
 from litebert.cli import HOMES, cli, function_of
 from litebert.cli.command import show, show_json
 from litebert.config import AlbertConfig
@@ -22,7 +43,8 @@ from litebert.errors import as_litebert_error, free_bytes, no_such_name
 
 
 def help(  # noqa: A001
-    *verb: str, schema: Annotated[bool, "The JSON Schema of what VERB prints with --json."] = False
+    *verb: str,
+    schema: Annotated[bool, "The JSON Schema of what VERB prints with --json."] = False,
 ) -> None:
     """Show the help of a verb, like VERB --help.
 
@@ -46,7 +68,7 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     show(kind(cli, {}, "litebert", "_LITEBERT_COMPLETE").source())
 
 
-# ---- schemas --------------------------------------------------------------------------------------------------------
+# ---- schemas -------------------------------------------------------------------------
 
 
 class AnsweredRow(TypedDict):  # a row of a file with its answer; one object per line
@@ -74,33 +96,56 @@ OUTPUTS: dict[str, Any] = {
     "similar": Cosine,
     "tag": list[list[Tagged]],
 }
-"""The `--json` output of the verbs for typed texts; for a file, they print a line per row."""
+"""The `--json` output of the verbs for typed texts; for a file, they print a line per
+row.
+"""
 
 
 def schema_of(command: str) -> dict[str, JsonValue]:
-    """Return the JSON Schema of a command's `--json` output, from the return type of its function or `as_json`."""
-    plain: list[Any] = [OUTPUTS[command], AnsweredRow, SkippedRow] if command in OUTPUTS else []
+    """Return the JSON Schema of a command's `--json` output, from the return type of
+    its function or `as_json`.
+    """
+    plain: list[Any] = (
+        [OUTPUTS[command], AnsweredRow, SkippedRow] if command in OUTPUTS else []
+    )
     if command in HOMES:
-        returned = get_type_hints(function_of(command), include_extras=True).get("return")
+        returned = get_type_hints(function_of(command), include_extras=True).get(
+            "return"
+        )
         if get_origin(returned) is Iterator:
             (returned,) = get_args(returned)
-        for each in get_args(returned) if get_origin(returned) in (Union, UnionType) else [returned]:
+        for each in (
+            get_args(returned)
+            if get_origin(returned) in (Union, UnionType)
+            else [returned]
+        ):
             if as_json := getattr(each, "as_json", None):
                 found = get_type_hints(as_json)["return"]
-                plain.append(get_args(each)[0] if isinstance(found, TypeVar) else found)  # for Shown[Built], Built
+                # for Shown[Built], Built
+                plain.append(get_args(each)[0] if isinstance(found, TypeVar) else found)
             elif each not in (NoneType, None, str):
                 plain.append(each)
     if not plain:
-        what, advice = f"litebert {command} prints no JSON", "litebert help --schema fill"
+        what = f"litebert {command} prints no JSON"
+        advice = "litebert help --schema fill"
         raise no_such_name("LB-887", what, command, OUTPUTS, next=advice)
     any_of: Any = Union[tuple(plain)]  # noqa: UP007
     adapter: TypeAdapter[object] = TypeAdapter(any_of)
     return adapter.json_schema(mode="serialization")
 
 
-# ---- litebert doctor ------------------------------------------------------------------------------------------------
+# ---- litebert doctor -----------------------------------------------------------------
 
-OPTIONAL = ("google_crc32c", "huggingface_hub", "matplotlib", "onnx", "pyarrow", "ray", "starlette", "tokenizers")
+OPTIONAL = (
+    "google_crc32c",
+    "huggingface_hub",
+    "matplotlib",
+    "onnx",
+    "pyarrow",
+    "ray",
+    "starlette",
+    "tokenizers",
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +159,8 @@ class Check:
 
 
 def doctor() -> Shown[list[Check]]:
-    """Check Python, torch, device, disk and threads; test training and answering for a few seconds.
+    """Check Python, torch, device, disk and threads; test training and answering for a
+    few seconds.
 
     The exit code is 1 if something is wrong.
 
@@ -128,37 +174,72 @@ def doctor() -> Shown[list[Check]]:
     missing = ", ".join(name for name in OPTIONAL if find_spec(name) is None)
     room = f"{free / 2**30:.1f} GiB free here"
     checks = [
-        Check("python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer"),
+        Check(
+            "python",
+            sys.version_info >= (3, 11),
+            platform.python_version(),
+            "install Python 3.11 or newer",
+        ),
         Check("torch", version >= (2, 9), torch.__version__, "pip install -U torch"),
-        Check("device", True, torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU only"),
+        Check(
+            "device",
+            True,
+            torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU only",
+        ),
         Check("threads", True, f"{torch.get_num_threads()} of torch"),
-        Check("disk", free >= 2 << 30, room, "free some space, or work in another folder"),
+        Check(
+            "disk", free >= 2 << 30, room, "free some space, or work in another folder"
+        ),
         Check("extras", True, f"not installed: {missing}" if missing else "all"),
     ]
     started = time.monotonic()
     try:
         _train_and_answer()
-        checks.append(Check("self-test", True, f"passed in {time.monotonic() - started:.1f} s"))
+        checks.append(
+            Check("self-test", True, f"passed in {time.monotonic() - started:.1f} s")
+        )
     except Exception as error:  # noqa: BLE001 - a check reports anything that is broken
         first = str(as_litebert_error(error) or error).partition("\n")[0]
-        checks.append(Check("self-test", False, f"{type(error).__name__}: {first}", "litebert --debug ..."))
+        checks.append(
+            Check(
+                "self-test",
+                False,
+                f"{type(error).__name__}: {first}",
+                "litebert --debug ...",
+            )
+        )
     lines = []
     for check in checks:
-        lines.append(f"{'ok' if check.is_good else 'BAD':<4} {check.name:<10} {check.found}")
+        lines.append(
+            f"{'ok' if check.is_good else 'BAD':<4} {check.name:<10} {check.found}"
+        )
         lines += [] if check.is_good else [f"     {'next':<10} {check.advice}"]
-    return Shown(checks, "\n".join(lines), exit_code=0 if all(check.is_good for check in checks) else 1)
+    return Shown(
+        checks,
+        "\n".join(lines),
+        exit_code=0 if all(check.is_good for check in checks) else 1,
+    )
 
 
 def _train_and_answer() -> None:
-    """Check that training lowers the loss of a tiny network, and fill a blank with the packaged model."""
+    """Check that training lowers the loss of a tiny network, and fill a blank with the
+    packaged model.
+    """
     import torch
 
     from litebert.inference import Model
     from litebert.nn import AlbertForPretraining, Batch
 
-    config = AlbertConfig(vocab_size=30, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2)
+    config = AlbertConfig(
+        vocab_size=30,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+    )
     network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
-    batch, places = Batch.from_lists([[2, *range(5, 15), 3]]), torch.arange(1, 5)
+    batch = Batch.from_lists([[2, *range(5, 15), 3]])
+    places = torch.arange(1, 5)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
     losses = []
     for _ in range(20):
@@ -168,5 +249,8 @@ def _train_and_answer() -> None:
         losses[-1].backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     if not losses[-1] < losses[0]:
-        raise ArithmeticError(f"training does not lower the loss on this machine: {losses[0]:.3f} -> {losses[-1]:.3f}")
+        raise ArithmeticError(
+            f"training does not lower the loss on this machine: {losses[0]:.3f} ->"
+            f" {losses[-1]:.3f}"
+        )
     Model.load().fill("A small [MASK] sat on a mat.")

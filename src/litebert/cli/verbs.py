@@ -1,9 +1,11 @@
-"""The verbs of a model on texts, files of texts and standard input, made from `inference.verbs`.
+"""The verbs of a model on texts, files of texts and standard input, made from
+`inference.verbs`.
 
-Answers to a file are first written to `OUTPUT.unfinished`, whatever the output's format: a line of JSON with the
-command, then one for each row, with a digest of the row. A rerun cuts off a half-written line, checks that the command
-and the rows before it are the same (with --force, it drops all after the first difference), and continues. At the end,
-all rows are written to the output in its format, atomically.
+Answers to a file are first written to `OUTPUT.unfinished`, whatever the output's
+format: a line of JSON with the command, then one for each row, with a digest of the
+row. A rerun cuts off a half-written line, checks that the command and the rows before
+it are the same (with --force, it drops all after the first difference), and continues.
+At the end, all rows are written to the output in its format, atomically.
 """
 
 import base64
@@ -28,7 +30,15 @@ from pydantic_core import to_jsonable_python
 
 from litebert.answers import Explanation, Match, Shown
 from litebert.api.settings import Quiet, progress
-from litebert.cli.command import TextCommand, argument, help_of, option, options_of, show, show_json
+from litebert.cli.command import (
+    TextCommand,
+    argument,
+    help_of,
+    option,
+    options_of,
+    show,
+    show_json,
+)
 from litebert.config import InferencePrecision
 from litebert.errors import LitebertError, RequestError, disk_errors, format_count, say
 from litebert.files import Json, open_log, require_new, write_stream
@@ -43,7 +53,9 @@ from litebert.tasks.own.table import HEADERS, SYNONYMS, open_table
 CHUNK = 256  # rows that are answered, and written, together
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
 Answered: TypeAlias = tuple[int, "Row | LitebertError", Any]
-"""A row with its number in the input, and its answer, or the error that explains why there is none."""
+"""A row with its number in the input, and its answer, or the error that explains why
+there is none.
+"""
 Answering: TypeAlias = Callable[[list[Row]], Sequence[Any]]
 
 
@@ -52,13 +64,20 @@ class Loading:
     """Options for loading a model."""
 
     model: Annotated[
-        str | None, "Folder, run, or name on the Hub; by default the packaged model (for fill, score, order, embed)."
+        str | None,
+        "Folder, run, or name on the Hub; by default the packaged model (for fill,"
+        " score, order, embed).",
     ] = None
     precision: InferencePrecision = "fp32"
-    depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None
+    depth: Annotated[
+        int | None,
+        "Apply only this many steps; for models trained with train.exits=true.",
+    ] = None
 
     def load(self) -> Model:
-        """Load the model; print its name, and notes on what its files leave uncertain, on stderr."""
+        """Load the model; print its name, and notes on what its files leave uncertain,
+        on stderr.
+        """
         found = Model.load(self.model, precision=self.precision, depth=self.depth)
         say(f"model: {PACKAGED if self.model is None else found.source}")
         found.remark = say
@@ -71,88 +90,153 @@ class Loading:
 class Bulk:
     """Options for files: which columns to read, and where to write answers."""
 
-    columns: Annotated[tuple[str, ...], "--column", "Column of a CSV, JSONL or Parquet file, [ROLE=]NAME."] = ()
-    output: Annotated[Path | None, "A .jsonl or .csv file (vectors: also .npy); rerun to resume."] = None
+    columns: Annotated[
+        tuple[str, ...],
+        "--column",
+        "Column of a CSV, JSONL or Parquet file, [ROLE=]NAME.",
+    ] = ()
+    output: Annotated[
+        Path | None, "A .jsonl or .csv file (vectors: also .npy); rerun to resume."
+    ] = None
     force: Annotated[bool, "Replace the output if it exists."] = False
     quiet: Quiet = False
     as_json: Annotated[bool, "--json", "Print JSON; for files, one per line."] = False
 
 
 TYPED: dict[str, list[click.Parameter]] = {
-    **{name: [argument("first", str), argument("second", str | None, None)] for name in ("order", "similar")},
+    **{
+        name: [argument("first", str), argument("second", str | None, None)]
+        for name in ("order", "similar")
+    },
     "classify": [
         argument("texts", tuple[str, ...]),
-        option("pairs", Annotated[tuple[str, ...], "--pair", "Second text, one for each TEXT."], ()),
+        option(
+            "pairs",
+            Annotated[tuple[str, ...], "--pair", "Second text, one for each TEXT."],
+            (),
+        ),
     ],
     "answer": [
         argument("question", str),
-        option("context", Annotated[str | None, "The text that contains the answer."], None),
+        option(
+            "context", Annotated[str | None, "The text that contains the answer."], None
+        ),
         option("file", Annotated[Path | None, "A file that contains this text."], None),
     ],
     "choose": [
         argument("question", str),
         argument("choices", tuple[str, ...], ()),
-        option("context", Annotated[str | None, "The text that the question is about."], None),
+        option(
+            "context",
+            Annotated[str | None, "The text that the question is about."],
+            None,
+        ),
     ],
 }
 """The arguments of the verbs that take more than a list of texts."""
 
 EXAMPLES: dict[str, str] = {
-    "fill": """
+    "fill": (
+        """
 litebert fill "The cat sat on the [MASK]."
-litebert fill blanks.txt --output filled.jsonl""",
-    "score": """
+litebert fill blanks.txt --output filled.jsonl"""
+    ),
+    "score": (
+        """
 litebert score "The cat sat on the mat." "The mat sat on the cat."
-litebert score reviews.csv --column text=body --output scores.jsonl""",
-    "order": """
+litebert score reviews.csv --column text=body --output scores.jsonl"""
+    ),
+    "order": (
+        """
 litebert order "He opened the door." "Nobody was there." --model runs/mine
-litebert order pairs.csv --column first=before --column second=after --model runs/mine""",
-    "embed": """
+litebert order pairs.csv --column first=before --column second=after --model runs/mine"""
+    ),
+    "embed": (
+        """
 litebert embed "a cat" "a dog"
-litebert embed reviews.csv --column body --output vectors.npy""",
-    "similar": """
+litebert embed reviews.csv --column body --output vectors.npy"""
+    ),
+    "similar": (
+        """
 litebert similar "a cat" "a kitten"
-litebert similar pairs.csv --column first=before --column second=after""",
-    "classify": """
+litebert similar pairs.csv --column first=before --column second=after"""
+    ),
+    "classify": (
+        """
 litebert classify "A fine film." "Dull." --model runs/sst2
 litebert classify "It rains." --pair "It is wet." --model runs/rte --json
-litebert classify reviews.csv --column body --model runs/sst2 --output answers.jsonl""",
-    "tag": """
+litebert classify reviews.csv --column body --model runs/sst2 --output answers.jsonl"""
+    ),
+    "tag": (
+        """
 litebert tag "Ada Lovelace lived in London." --model runs/names
-litebert tag "He left." "She stayed." --model runs/names --json""",
-    "answer": """
+litebert tag "He left." "She stayed." --model runs/names --json"""
+    ),
+    "answer": (
+        """
 litebert answer "Who left?" --context "Ada left at noon." --model runs/squad
-litebert answer questions.csv --file report.txt --model runs/squad --output answers.jsonl""",
-    "choose": """
+litebert answer questions.csv --file report.txt --model runs/squad --output answers.jsonl"""
+    ),
+    "choose": (
+        """
 litebert choose "The sky is _ ." blue green --context "A clear day." --model runs/race
-litebert choose questions.csv --column choice1=A --column choice2=B --model runs/race""",
+litebert choose questions.csv --column choice1=A --column choice2=B --model runs/race"""
+    ),
 }
 
 
 def verb_command(name: str) -> click.Command:
-    """Return the command of a verb: its arguments, and the options of its method, of loading and of files."""
-    verb, method = VERBS[name], getattr(Model, name)
+    """Return the command of a verb: its arguments, and the options of its method, of
+    loading and of files.
+    """
+    verb = VERBS[name]
+    method = getattr(Model, name)
     hints = get_type_hints(method, include_extras=True)
     params = [*TYPED.get(name, [argument("texts", tuple[str, ...])])]
-    params += [option(each.name, hints[each.name], each.default) for each in verb.options.values()]
+    params += [
+        option(each.name, hints[each.name], each.default)
+        for each in verb.options.values()
+    ]
     params += [*options_of(Loading), *options_of(Bulk)]
 
     def run(**given: Any) -> None:
-        loading = Loading(**{each.name: given.pop(each.name) for each in fields(Loading)})
+        loading = Loading(
+            **{each.name: given.pop(each.name) for each in fields(Loading)}
+        )
         bulk = Bulk(**{each.name: given.pop(each.name) for each in fields(Bulk)})
-        _answer(verb, loading, bulk, {each: given.pop(each) for each in verb.options}, given)
+        _answer(
+            verb, loading, bulk, {each: given.pop(each) for each in verb.options}, given
+        )
 
-    columns = f"A file has the columns {', '.join(verb.roles[:4])}; - is standard input."
-    text = "\n\n".join([help_of(method.__doc__ or ""), columns, help_of(EXAMPLES[name])])
+    columns = (
+        f"A file has the columns {', '.join(verb.roles[:4])}; - is standard input."
+    )
+    text = "\n\n".join(
+        [help_of(method.__doc__ or ""), columns, help_of(EXAMPLES[name])]
+    )
     return TextCommand(name, callback=run, params=params, help=text)
 
 
-def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], typed: dict[str, Any]) -> None:
-    """Answer typed texts in the terminal; answer rows of files, or texts with --output, in chunks."""
+def _answer(
+    verb: Verb,
+    loading: Loading,
+    bulk: Bulk,
+    options: dict[str, Any],
+    typed: dict[str, Any],
+) -> None:
+    """Answer typed texts in the terminal; answer rows of files, or texts with --output,
+    in chunks.
+    """
     sources, rows, shared = _read_words(verb, typed)
     if bulk.columns and not sources:
-        flag, received = "--column", " ".join(bulk.columns)
-        raise RequestError("LB-916", f"{flag} has nothing to act on", received=received, next=f"omit {flag}")
+        flag = "--column"
+        received = " ".join(bulk.columns)
+        raise RequestError(
+            "LB-916",
+            f"{flag} has nothing to act on",
+            received=received,
+            next=f"omit {flag}",
+        )
     model = loading.load()
     answer = partial(verb.answer, model, **options)
     if rows and bulk.output is None:
@@ -163,48 +247,91 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
     numbered: Iterator[Numbered] = iter(enumerate(rows, 1))
     if sources:
         run = Run.of(model.source)
-        columns = run.file.data.get("columns") if run else None  # of the table that the model was trained on
-        trained = dict(str(each).split("=", 1) for each in columns) if isinstance(columns, list) else {}
-        total, numbered = _count_rows(sources), rows_of(sources, bulk.columns, verb, shared, trained)
-    if bulk.output and bulk.output.resolve() in [Path(source.location).resolve() for source in sources]:
+        # of the table that the model was trained on
+        columns = run.file.data.get("columns") if run else None
+        trained = (
+            dict(str(each).split("=", 1) for each in columns)
+            if isinstance(columns, list)
+            else {}
+        )
+        total = _count_rows(sources)
+        numbered = rows_of(sources, bulk.columns, verb, shared, trained)
+    if bulk.output and bulk.output.resolve() in [
+        Path(source.location).resolve() for source in sources
+    ]:
         what = f"the output {bulk.output} would replace the input"
         raise LitebertError("LB-949", what, next="choose another --output")
-    num_before, num_rows, bad = 0, 0, list[tuple[int, LitebertError]]()
+    num_before = 0
+    num_rows = 0
+    bad = list[tuple[int, LitebertError]]()
     write: Callable[[Sequence[Answered]], None]
     with ExitStack() as stack:
         if bulk.output is None:
             write = partial(_print_rows, verb, as_json=bulk.as_json)
-            is_quiet = bulk.quiet or sys.stdout.isatty()  # printed rows show the progress
+            # printed rows show the progress
+            is_quiet = bulk.quiet or sys.stdout.isatty()
         else:
-            command = {"options": options, "precision": loading.precision, "depth": loading.depth}
-            opened = AnswerFile(bulk.output, verb, model, {**command, "columns": list(bulk.columns)}, force=bulk.force)
+            command = {
+                "options": options,
+                "precision": loading.precision,
+                "depth": loading.depth,
+            }
+            opened = AnswerFile(
+                bulk.output,
+                verb,
+                model,
+                {**command, "columns": list(bulk.columns)},
+                force=bulk.force,
+            )
             file = stack.enter_context(opened)
-            numbered, write, is_quiet = file.resume(numbered), file.write, bulk.quiet
+            numbered = file.resume(numbered)
+            write = file.write
+            is_quiet = bulk.quiet
             if num_before := file.num_done:
                 say(f"resuming after {format_count(num_before, 'row')}")
                 total = None if total is None else max(0, total - num_before)
-        advance = stack.enter_context(progress("rows answered", total=total, is_quiet=is_quiet))
+        advance = stack.enter_context(
+            progress("rows answered", total=total, is_quiet=is_quiet)
+        )
         for chunk in answer_rows(numbered, verb, answer):
             write(chunk)
             num_rows += len(chunk)
-            bad += [(number, found) for number, _, found in chunk if isinstance(found, LitebertError)]
+            bad += [
+                (number, found)
+                for number, _, found in chunk
+                if isinstance(found, LitebertError)
+            ]
             advance(len(chunk))
     for number, error in bad[:5]:
-        say(f"row {number} skipped: {error.what}{f' ({error.received})' if error.received else ''}")
+        say(
+            f"row {number} skipped:"
+            f" {error.what}{f' ({error.received})' if error.received else ''}"
+        )
     if bulk.output or bad:
         skipped = f", {len(bad):,} of them skipped" if bad else ""
-        say(f"{format_count(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}")
+        say(
+            f"{format_count(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}"
+        )
     if bad and len(bad) == num_rows and not num_before:
-        advice = f"correct the rows, or choose another column: --column {verb.roles[0]}=NAME"
-        raise LitebertError("LB-940", "no row has an answer", received=bad[0][1].what, next=advice)
+        advice = (
+            f"correct the rows, or choose another column: --column {verb.roles[0]}=NAME"
+        )
+        raise LitebertError(
+            "LB-940", "no row has an answer", received=bad[0][1].what, next=advice
+        )
 
 
-def _answer_typed(verb: Verb, model: Model, rows: list[Row], answer: Answering, *, as_json: bool) -> None:
+def _answer_typed(
+    verb: Verb, model: Model, rows: list[Row], answer: Answering, *, as_json: bool
+) -> None:
     """Print the answers to typed texts; JSON is one value."""
     if verb.name in ("embed", "classify"):
         seconds = [row["second"] for row in rows if "second" in row]
         if longer := model.too_long([row["text"] for row in rows], seconds or None):
-            say(f"note: longer than the model can read: text {', '.join(str(each + 1) for each in longer)}")
+            say(
+                "note: longer than the model can read: text"
+                f" {', '.join(str(each + 1) for each in longer)}"
+            )
     found = answer(rows)
     if as_json:
         shown = [verb.plain(each) for each in found]
@@ -221,47 +348,82 @@ def _print_rows(verb: Verb, chunk: Sequence[Answered], *, as_json: bool) -> None
     for number, row, found in chunk:
         if as_json:
             show_json(record_of(verb, number, found))
-        elif not isinstance(row, LitebertError) and not isinstance(found, LitebertError):
+        elif not isinstance(row, LitebertError) and not isinstance(
+            found, LitebertError
+        ):
             show(verb.line(row, found))
 
 
-# ---- arguments: typed texts, or files -------------------------------------------------------------------------------
+# ---- arguments: typed texts, or files ------------------------------------------------
 
 
-def _read_words(verb: Verb, given: dict[str, Any]) -> tuple[list[Source], list[Row], Row]:
-    """Return the files named by the arguments, or the typed rows; and the parts that all rows of files share."""
-    texts, pairs, choices = (given.pop(name, ()) for name in ("texts", "pairs", "choices"))
+def _read_words(
+    verb: Verb, given: dict[str, Any]
+) -> tuple[list[Source], list[Row], Row]:
+    """Return the files named by the arguments, or the typed rows; and the parts that
+    all rows of files share.
+    """
+    texts, pairs, choices = (
+        given.pop(name, ()) for name in ("texts", "pairs", "choices")
+    )
     context, file = (given.pop(name, None) for name in ("context", "file"))
     typed = {role: word for role, word in given.items() if word is not None}
-    example, needed = EXAMPLES[verb.name].split("\n")[1], verb.roles[: verb.num_needed]
+    example = EXAMPLES[verb.name].split("\n")[1]
+    needed = verb.roles[: verb.num_needed]
     if context is not None and file is not None:
         both = "a question needs one text that contains its answer"
-        raise RequestError("LB-535", both, received="both --context and --file", next=example)
+        raise RequestError(
+            "LB-535", both, received="both --context and --file", next=example
+        )
     if file is not None:
-        context = "\n".join(line for _, line in inputs.read_lines(inputs.find_file(file)))
+        context = "\n".join(
+            line for _, line in inputs.read_lines(inputs.find_file(file))
+        )
         if not context.strip():
-            raise LitebertError("LB-310", f"{file} is empty", expected="a text", next=f"ls -l {file}")
+            raise LitebertError(
+                "LB-310", f"{file} is empty", expected="a text", next=f"ls -l {file}"
+            )
     shared = {} if context is None else {"context": context}
     words = [*texts, *typed.values(), *choices]
     sources = find_sources(words)
     if pairs and (sources or len(pairs) != len(texts)):
-        received = f"{len(words)} texts or files and {len(pairs)} --pair; for a file, use --column second=NAME instead"
-        raise LitebertError("LB-946", "each typed text needs one --pair", received=received, next=example)
+        received = (
+            f"{len(words)} texts or files and {len(pairs)} --pair; for a file, use"
+            " --column second=NAME instead"
+        )
+        raise LitebertError(
+            "LB-946",
+            "each typed text needs one --pair",
+            received=received,
+            next=example,
+        )
     if sources:
         return sources, [], shared
     rows = [{"text": text} for text in texts]
     for row, second in zip(rows, pairs, strict=False):
         row["second"] = second
     if len(choices) > len(CHOICES):
-        what, expected = f"a question has {len(choices)} choices", f"at most {len(CHOICES)}"
+        what = f"a question has {len(choices)} choices"
+        expected = f"at most {len(CHOICES)}"
         raise RequestError("LB-912", what, expected=expected, next=example)
     if typed:
         rows = [typed | dict(zip(CHOICES, choices, strict=False)) | shared]
     for row in rows:
-        if wrong := [name for name in needed if name not in row or not row[needed[0]].strip()]:
-            how = " (--context TEXT or --file FILE)" if "context" in needed else " text" * (needed[0] == "first")
+        if wrong := [
+            name for name in needed if name not in row or not row[needed[0]].strip()
+        ]:
+            how = (
+                " (--context TEXT or --file FILE)"
+                if "context" in needed
+                else " text" * (needed[0] == "first")
+            )
             received = " and ".join(filter(str.strip, words))[:200] or "a blank"
-            raise RequestError("LB-947", f"{verb.name} needs a {wrong[0]}{how}", received=received, next=example)
+            raise RequestError(
+                "LB-947",
+                f"{verb.name} needs a {wrong[0]}{how}",
+                received=received,
+                next=example,
+            )
     return [], list(rows), shared
 
 
@@ -269,55 +431,88 @@ ROWS = (".txt", *inputs.TABLES)  # the kinds of files with rows to answer
 
 
 def find_sources(words: Sequence[str]) -> list[Source]:
-    """Return the files that words name, "-" for standard input, or none if they are texts; raise for a mixture."""
+    """Return the files that words name, "-" for standard input, or none if they are
+    texts; raise for a mixture.
+    """
     there = list(map(_names_a_file, words))
     if any(there) and not all(there):
-        received = f"the file {words[there.index(True)]} and the text {words[there.index(False)]!r}"
-        raise RequestError("LB-948", "files and texts cannot be mixed", received=received, next="use two commands")
+        received = (
+            f"the file {words[there.index(True)]} and the text"
+            f" {words[there.index(False)]!r}"
+        )
+        raise RequestError(
+            "LB-948",
+            "files and texts cannot be mixed",
+            received=received,
+            next="use two commands",
+        )
     return [_find(word) for word in words] if any(there) else []
 
 
 def _names_a_file(word: str) -> bool:
-    """Return whether a word is the name of a file, compressed or not; a text of several words may end like one."""
+    """Return whether a word is the name of a file, compressed or not; a text of several
+    words may end like one.
+    """
     kind = word.lower().removesuffix(".gz").removesuffix(".zst")
-    return word == "-" or (kind.endswith(ROWS) and (word.split() == [word] or os.path.isfile(word)))  # noqa: PTH113
+    return word == "-" or (
+        kind.endswith(ROWS) and (word.split() == [word] or os.path.isfile(word))  # noqa: PTH113
+    )
 
 
 def _find(word: str) -> Source:
     return inputs.STANDARD_INPUT if word == "-" else inputs.find_input(word, ROWS)
 
 
-# ---- the rows of files ----------------------------------------------------------------------------------------------
+# ---- the rows of files ---------------------------------------------------------------
 
 
 def _count_rows(sources: Sequence[Source]) -> int | None:
-    """Estimate the number of rows in files by their lines; return None if the lines cannot be counted."""
-    if any(each is inputs.STANDARD_INPUT or each.kind == ".parquet" or each.compression for each in sources):
+    """Estimate the number of rows in files by their lines; return None if the lines
+    cannot be counted.
+    """
+    if any(
+        each is inputs.STANDARD_INPUT or each.kind == ".parquet" or each.compression
+        for each in sources
+    ):
         return None
-    num_lines = sum(piece.count(b"\n") for each in sources for piece in inputs.read_pieces(each))
+    num_lines = sum(
+        piece.count(b"\n") for each in sources for piece in inputs.read_pieces(each)
+    )
     return max(0, num_lines - sum(each.kind in inputs.DELIMITED for each in sources))
 
 
 def rows_of(
-    sources: Sequence[Source], columns: Sequence[str], verb: Verb, shared: Row, trained: Mapping[str, str]
+    sources: Sequence[Source],
+    columns: Sequence[str],
+    verb: Verb,
+    shared: Row,
+    trained: Mapping[str, str],
 ) -> Iterator[Numbered]:
     """Yield the rows of files, numbered from 1 across all files.
 
-    A row is a line of a text file, where blank lines are skipped, or a record of a table, not counting its header.
-    `columns` are choices such as text=body, or just body for the first role. `shared` are parts for all rows that lack
-    them. `trained` are the columns, by role, of the table that the model was trained on.
+    A row is a line of a text file, where blank lines are skipped, or a record of a
+    table, not counting its header. `columns` are choices such as text=body, or just
+    body for the first role. `shared` are parts for all rows that lack them. `trained`
+    are the columns, by role, of the table that the model was trained on.
     """
-    roles, chosen, has_header = verb.roles, dict[str, str](), None
+    roles = verb.roles
+    chosen = dict[str, str]()
+    has_header = None
     for choice in columns:
         if choice in HEADERS:
             has_header = HEADERS[choice]
             continue
-        role, _, name = choice.partition("=") if "=" in choice else (roles[0], "", choice)
+        role, _, name = (
+            choice.partition("=") if "=" in choice else (roles[0], "", choice)
+        )
         role = SYNONYMS.get(role, role)
         if role not in roles or not name:
             known = ", ".join(roles[:4]) + ", …" * (len(roles) > 4)
-            what, wanted = f"{choice} does not choose a column", f"NAME, header=no, or ROLE=NAME of {known}"
-            raise RequestError("LB-915", what, expected=wanted, next=f"--column {roles[0]}=NAME")
+            what = f"{choice} does not choose a column"
+            wanted = f"NAME, header=no, or ROLE=NAME of {known}"
+            raise RequestError(
+                "LB-915", what, expected=wanted, next=f"--column {roles[0]}=NAME"
+            )
         chosen[role] = name
     before = number = 0
     for source in sources:
@@ -325,31 +520,56 @@ def rows_of(
         if source.kind != ".txt":
             table = open_table(source.name, has_header=has_header)
             if has_header is None and not set(chosen.values()) <= set(table.columns):
-                table = open_table(source.name, has_header=True)  # a chosen name must be in a header
+                # a chosen name must be in a header
+                table = open_table(source.name, has_header=True)
         there = table.columns if table else (roles[0],)
-        # a role's column: the chosen one, that of the training, the one with the name of the role, or a synonym
-        usual = [*((role, name) for name, role in SYNONYMS.items() if role not in there), *trained.items()]
-        names = {role: role for role in roles} | {role: name for role, name in usual if role in roles and name in there}
+        # a role's column: the chosen one, that of the training, the one with the name
+        # of the role, or a synonym
+        usual = [
+            *((role, name) for name, role in SYNONYMS.items() if role not in there),
+            *trained.items(),
+        ]
+        names = {role: role for role in roles} | {
+            role: name for role, name in usual if role in roles and name in there
+        }
         if table:
             names |= chosen
         needed = [role for role in roles[: verb.num_needed] if role not in shared]
         for role in (*needed, *chosen) if table else needed:
             if names[role] not in there:
-                what, do = f"{source.name} has no column {names[role]}", "correct" if role in chosen else "add"
-                received = ", ".join(map(str, there))[:200] + " only, one per line" * (table is None)
-                raise RequestError("LB-944", what, received=received, next=f"{do} --column {role}=NAME")
-        for number, (place, row) in enumerate(table.scan() if table else inputs.read_lines(source), before + 1):
+                what = f"{source.name} has no column {names[role]}"
+                do = "correct" if role in chosen else "add"
+                received = ", ".join(map(str, there))[:200] + " only, one per line" * (
+                    table is None
+                )
+                raise RequestError(
+                    "LB-944", what, received=received, next=f"{do} --column {role}=NAME"
+                )
+        for number, (place, row) in enumerate(
+            table.scan() if table else inputs.read_lines(source), before + 1
+        ):
             if isinstance(row, str):
                 if row.strip():
                     yield number, {**shared, roles[0]: row}
             elif isinstance(row, LitebertError):
                 yield number, row
             else:
-                cells = {role: row.get(name) for role, name in names.items() if name in there}
-                # a part that is not needed may be empty, such as the third of two choices
-                filled = {role: cell for role, cell in cells.items() if role in needed or cell not in (None, "")}
-                texts = {role: cell for role, cell in filled.items() if isinstance(cell, str)}
-                empty = next((names[role] for role in filled if role not in texts), None)
+                cells = {
+                    role: row.get(name) for role, name in names.items() if name in there
+                }
+                # a part that is not needed may be empty, such as the third of two
+                # choices
+                filled = {
+                    role: cell
+                    for role, cell in cells.items()
+                    if role in needed or cell not in (None, "")
+                }
+                texts = {
+                    role: cell for role, cell in filled.items() if isinstance(cell, str)
+                }
+                empty = next(
+                    (names[role] for role in filled if role not in texts), None
+                )
                 what = f"{source.place(place)} has no text in column {empty}"
                 yield number, {**shared, **texts} if empty is None else _no_text(what)
         before = number
@@ -359,11 +579,15 @@ def _no_text(what: str) -> LitebertError:
     return LitebertError("LB-945", what, next="correct or delete the row")
 
 
-# ---- answers --------------------------------------------------------------------------------------------------------
+# ---- answers -------------------------------------------------------------------------
 
 
-def answer_rows(rows: Iterable[Numbered], verb: Verb, answer: Answering) -> Iterator[list[Answered]]:
-    """Yield answers in order, a chunk at a time; a row that cannot be answered gets an error."""
+def answer_rows(
+    rows: Iterable[Numbered], verb: Verb, answer: Answering
+) -> Iterator[list[Answered]]:
+    """Yield answers in order, a chunk at a time; a row that cannot be answered gets an
+    error.
+    """
     remaining = iter(rows)
     while chunk := list(islice(remaining, CHUNK)):
         good: dict[int, Row] = {}
@@ -396,39 +620,65 @@ def record_of(verb: Verb, number: int, answer: Any) -> dict[str, Any]:
 
 
 class AnswerFile:
-    """The output of a bulk command while it is being written; a second process that opens it is refused.
+    """The output of a bulk command while it is being written; a second process that
+    opens it is refused.
 
     `num_done` rows were answered before; `resume` skips them.
     """
 
-    def __init__(self, path: Path, verb: Verb, model: Model, command: Mapping[str, Json], *, force: bool) -> None:
-        formats = {".jsonl": self._jsonl, ".csv": self._csv} | ({".npy": self._npy} if verb.name == "embed" else {})
+    def __init__(
+        self,
+        path: Path,
+        verb: Verb,
+        model: Model,
+        command: Mapping[str, Json],
+        *,
+        force: bool,
+    ) -> None:
+        formats = {".jsonl": self._jsonl, ".csv": self._csv} | (
+            {".npy": self._npy} if verb.name == "embed" else {}
+        )
         if path.suffix not in formats or path.is_dir():
             what = f"answers of {verb.name} cannot be written to {path}"
             expected = f"a file, not a folder, that ends in {' or '.join(formats)}"
-            raise LitebertError("LB-914", what, expected=expected, next="--output answers.jsonl")
-        self._path, self._write, self._verb = path, formats[path.suffix], verb
+            raise LitebertError(
+                "LB-914", what, expected=expected, next="--output answers.jsonl"
+            )
+        self._path = path
+        self._write = formats[path.suffix]
+        self._verb = verb
         self._unfinished = path.with_name(f"{path.name}.unfinished")
-        begun_by: dict[str, Json] = {"verb": verb.name, "model": hash_model(Path(model.source)), **command}
-        require_new(path, force=force)  # only now: hashing takes time, and another process may have finished it
+        begun_by: dict[str, Json] = {
+            "verb": verb.name,
+            "model": hash_model(Path(model.source)),
+            **command,
+        }
+        # only now: hashing takes time, and another process may have finished it
+        require_new(path, force=force)
         self._log = open_log(self._unfinished)
         self._force, self.num_done = force, max(0, sum(1 for _ in self._lines()) - 1)
-        # the first line is this command, then its process: a file of someone else has any first line
-        if self.num_done and not next(self._lines()).startswith(json.dumps(begun_by)[:-1].encode()):
+        # the first line is this command, then its process: a file of someone else has
+        # any first line
+        if self.num_done and not next(self._lines()).startswith(
+            json.dumps(begun_by)[:-1].encode()
+        ):
             if not force:
                 raise self._begun_by_another("another model, verb or option")
             self.num_done = 0
-        if self.num_done == 0:  # a command that failed before its first row does not restrict the next one
+        # a command that failed before its first row does not restrict the next one
+        if self.num_done == 0:
             self._log.truncate(0)
             self._append([json.dumps({**begun_by, "pid": os.getpid()})])
 
     def _begun_by_another(self, received: str) -> LitebertError:
         self._log.close()
-        what, advice = f"{self._unfinished} was begun by another command", "choose another --output, or add --force"
+        what = f"{self._unfinished} was begun by another command"
+        advice = "choose another --output, or add --force"
         return LitebertError("LB-942", what, received=received, next=advice)
 
     def resume(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Return the remaining rows, after checking that the rows before them are those that were answered.
+        """Return the remaining rows, after checking that the rows before them are those
+        that were answered.
 
         With `force`, the answers before the first row that differs are kept.
         """
@@ -437,7 +687,9 @@ class AnswerFile:
             number, row = next(remaining, (0, {}))
             if (record["row"], record["of"]) != (number, _digest_of(row)):
                 if not self._force:
-                    raise self._begun_by_another(f"an input with another row {record['row']}")
+                    raise self._begun_by_another(
+                        f"an input with another row {record['row']}"
+                    )
                 self._log.truncate(sum(map(len, islice(self._lines(), 1 + num_kept))))
                 self.num_done = num_kept
                 return chain([(number, row)] if number else [], remaining)
@@ -448,8 +700,11 @@ class AnswerFile:
         lines = []
         for number, row, answer in chunk:
             record = record_of(self._verb, number, answer) | {"of": _digest_of(row)}
-            if self._path.suffix == ".npy" and "answer" in record:  # 4 bytes per number instead of 20
-                record["answer"] = base64.b64encode(np.asarray(answer, "<f4").tobytes()).decode()
+            # 4 bytes per number instead of 20
+            if self._path.suffix == ".npy" and "answer" in record:
+                record["answer"] = base64.b64encode(
+                    np.asarray(answer, "<f4").tobytes()
+                ).decode()
             lines.append(json.dumps(record, ensure_ascii=False))
         self._append(lines)
 
@@ -457,8 +712,11 @@ class AnswerFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """If all rows are answered, write the output in its format, and remove the unfinished file."""
-        # closing releases its lock, so that another process can continue; it also writes what is left
+        """If all rows are answered, write the output in its format, and remove the
+        unfinished file.
+        """
+        # closing releases its lock, so that another process can continue; it also
+        # writes what is left
         with disk_errors(self._unfinished), closing(self._log):
             if kind is None:
                 write_stream(self._path, self._write())
@@ -484,48 +742,79 @@ class AnswerFile:
     def _csv(self) -> Iterator[bytes]:
         """Yield a CSV file with a column for each field of any answer."""
         found = dict.fromkeys(chain.from_iterable(map(_flatten, self._records())))
-        names = ["row", *(name for name in found if name not in ("row", "of", "error")), "error"]
+        names = [
+            "row",
+            *(name for name in found if name not in ("row", "of", "error")),
+            "error",
+        ]
         for record in chain([dict(zip(names, names, strict=True))], self._records()):
             line = io.StringIO()
-            csv.DictWriter(line, names, extrasaction="ignore", lineterminator="").writerow(_flatten(record))
+            csv.DictWriter(
+                line, names, extrasaction="ignore", lineterminator=""
+            ).writerow(_flatten(record))
             yield _encode(line.getvalue())
 
     def _npy(self) -> Iterator[bytes]:
-        """Yield one float32 array with a vector per row; a row without an answer is NaN."""
-        found = (base64.b64decode(record["answer"]) for record in self._records() if "answer" in record)
+        """Yield one float32 array with a vector per row; a row without an answer is
+        NaN.
+        """
+        found = (
+            base64.b64decode(record["answer"])
+            for record in self._records()
+            if "answer" in record
+        )
         missing = np.full(len(next(found, b"")) // 4, np.nan, dtype="<f4").tobytes()
-        header, shape = io.BytesIO(), (sum(1 for _ in self._records()), len(missing) // 4)  # (rows, hidden)
-        np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        # (rows, hidden)
+        header = io.BytesIO()
+        shape = (sum(1 for _ in self._records()), len(missing) // 4)
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": "<f4", "fortran_order": False, "shape": shape}
+        )
         yield header.getvalue()
         for record in self._records():
             yield base64.b64decode(record["answer"]) if "answer" in record else missing
 
 
 def _encode(line: str) -> bytes:
-    """Return a line in UTF-8; a lone surrogate, which JSON can represent, becomes JSON's escape for it."""
+    """Return a line in UTF-8; a lone surrogate, which JSON can represent, becomes
+    JSON's escape for it.
+    """
     return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
 def _digest_of(row: Row | LitebertError) -> str:
-    text = row.what if isinstance(row, LitebertError) else json.dumps(dict(row), sort_keys=True)
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    text = (
+        row.what
+        if isinstance(row, LitebertError)
+        else json.dumps(dict(row), sort_keys=True)
+    )
+    return hashlib.blake2b(
+        text.encode("utf-8", "surrogatepass"), digest_size=6
+    ).hexdigest()
 
 
 def _flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return nested tables as columns with dotted names, `values.positive`; no line breaks, longer lists as JSON."""
+    """Return nested tables as columns with dotted names, `values.positive`; no line
+    breaks, longer lists as JSON.
+    """
     flat: dict[str, object] = {}
     for name, value in record.items():
         if isinstance(value, Mapping):
             flat |= _flatten(value, "" if name == "answer" else f"{prefix}{name}.")
         elif isinstance(value, list | tuple):
-            is_one = len(value) == 1 and isinstance(value[0], str)  # such as the only label of a text
-            flat[f"{prefix}{name}"] = value[0] if is_one else json.dumps(value, ensure_ascii=False)
+            # such as the only label of a text
+            is_one = len(value) == 1 and isinstance(value[0], str)
+            flat[f"{prefix}{name}"] = (
+                value[0] if is_one else json.dumps(value, ensure_ascii=False)
+            )
         else:
-            flat[f"{prefix}{name}"] = " ".join(value.splitlines()) if isinstance(value, str) else value
+            flat[f"{prefix}{name}"] = (
+                " ".join(value.splitlines()) if isinstance(value, str) else value
+            )
     return flat
 
 
-# ---- two verbs that do not answer row by row ------------------------------------------------------------------------
+# ---- two verbs that do not answer row by row -----------------------------------------
 
 
 def search(
@@ -542,27 +831,39 @@ def search(
     litebert search "a stormy night" stories.txt
     litebert search "late delivery" reviews.csv --column body --top 3 --json
     """
-    model, texts = loading.load(), list[str]()
-    for _, row in rows_of([_find(str(file))], [column], Verb("search", lambda *_: (), lambda *_: ""), {}, {}):
+    model = loading.load()
+    texts = list[str]()
+    for _, row in rows_of(
+        [_find(str(file))],
+        [column],
+        Verb("search", lambda *_: (), lambda *_: ""),
+        {},
+        {},
+    ):
         if isinstance(row, LitebertError):
             raise row
         texts.append(row["text"])
     with progress("texts embedded", total=len(texts), is_quiet=quiet) as advance:
         index = model.index(texts, progress=advance)
     found = list(index.search(query, top=top))
-    return Shown(found, "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in found))
+    return Shown(
+        found, "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in found)
+    )
 
 
 def explain(
     verb: str,
     *texts: str,
-    answer: Annotated[str | None, "The answer to explain; by default, the model's."] = None,
+    answer: Annotated[
+        str | None, "The answer to explain; by default, the model's."
+    ] = None,
     loading: Loading,
 ) -> Explanation:
     """Show how much each word of the texts adds to an answer.
 
-    VERB is answer, choose, classify, fill, order or similar, and TEXTS are its arguments. The numbers add up to the
-    score of the answer minus its score with every word masked (integrated gradients).
+    VERB is answer, choose, classify, fill, order or similar, and TEXTS are its
+    arguments. The numbers add up to the score of the answer minus its score with every
+    word masked (integrated gradients).
 
     litebert explain similar "A man plays a guitar." "Somebody makes music."
     litebert explain fill "The capital of France is [MASK]." --answer paris --json

@@ -1,8 +1,10 @@
-"""Build a corpus folder from inputs: parts in parallel, resumed where a killed build stopped.
+"""Build a corpus folder from inputs: parts in parallel, resumed where a killed build
+stopped.
 
-The folder of a build has `build.json`, the plan. For each part of the inputs, here and in `held-out/`, it gets shards
-`shard-PPPPP-NNNN`, then `parts/PPPPP.json`, their manifest, which marks the part as done. At the end come tokenizers
-and the merged manifests of all parts, `corpus.json` last.
+The folder of a build has `build.json`, the plan. For each part of the inputs, here and
+in `held-out/`, it gets shards `shard-PPPPP-NNNN`, then `parts/PPPPP.json`, their
+manifest, which marks the part as done. At the end come tokenizers and the merged
+manifests of all parts, `corpus.json` last.
 """
 
 import hashlib
@@ -28,7 +30,13 @@ from typing import Any, NamedTuple, TypeAlias
 from litebert import files
 from litebert.corpus import shards as disk
 from litebert.corpus.corpus import num_cores
-from litebert.corpus.text import TextSettings, read_documents, sentence_chunks, too_little_text, wrong_value
+from litebert.corpus.text import (
+    TextSettings,
+    read_documents,
+    sentence_chunks,
+    too_little_text,
+    wrong_value,
+)
 from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Names, Source, find_texts
 from litebert.settings import difference
@@ -36,9 +44,12 @@ from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
 
 SHARD_TOKENS = 64 << 20
-PART_BYTES = 16 << 20  # consecutive inputs are grouped into parts of up to this size, so small files share a shard
+# consecutive inputs are grouped into parts of up to this size, so small files share a
+# shard
+PART_BYTES = 16 << 20
 BATCH_CHARACTERS = 1 << 18  # passed to the tokenizer at once
-HEAD_CHARACTERS = 1 << 14  # at the beginning of a document, which decide whether it is held out
+# at the beginning of a document, which decide whether it is held out
+HEAD_CHARACTERS = 1 << 14
 MOST_CHANGES = 9  # the most differences between plans that an error lists
 SECONDS_BETWEEN = 1.0  # between notes of how much has been read, and between reports
 
@@ -54,14 +65,23 @@ class CorpusSummary:
     def __str__(self) -> str:
         sides = {"train": self.train, "held out": self.held_out}
         line = "{:<9} {:,} documents, {:,} sentences, {:,} tokens"
-        lines = [line.format(name, c.documents, c.sentences, c.tokens) for name, c in sides.items() if c]
+        lines = [
+            line.format(name, c.documents, c.sentences, c.tokens)
+            for name, c in sides.items()
+            if c
+        ]
         if (unknown := self.train.unknown_tokens) > MOST_UNKNOWN * self.train.tokens:
-            lines.append(f"warning: {unknown / self.train.tokens:.1%} of the tokens are unknown; {OTHER_VOCABULARY}")
+            lines.append(
+                f"warning: {unknown / self.train.tokens:.1%} of the tokens are unknown;"
+                f" {OTHER_VOCABULARY}"
+            )
         return "\n".join(lines)
 
 
 class BuildProgress(NamedTuple):
-    """The progress of a build; `tokens` counts the whole build, the rate only this process."""
+    """The progress of a build; `tokens` counts the whole build, the rate only this
+    process.
+    """
 
     parts_done: int
     num_parts: int
@@ -88,97 +108,160 @@ def build_corpus(
     cluster: bool = False,
     report: Report | None = None,
 ) -> CorpusSummary:
-    """Tokenise text files into a corpus for `Corpus.open`; rerun a killed build to resume it.
+    """Tokenise text files into a corpus for `Corpus.open`; rerun a killed build to
+    resume it.
 
-    The bytes are the same for any number of `workers` (default: all cores) and on a Ray `cluster`. `held_out` is the
-    share of documents that go to a separate corpus, `output`/held-out: at least one document, or the end of the
-    only one. A script that calls this with several workers needs the usual `if __name__ == "__main__":`.
+    The bytes are the same for any number of `workers` (default: all cores) and on a Ray
+    `cluster`. `held_out` is the share of documents that go to a separate corpus,
+    `output`/held-out: at least one document, or the end of the only one. A script that
+    calls this with several workers needs the usual `if __name__ == "__main__":`.
     """
     text = TextSettings(sentences, documents, column, language)
     require_share(held_out)
     sources = find_texts(inputs)
-    loaded, folder, place = Tokenizer.load(tokenizer), Path(output), Path(tokenizer).absolute()
+    loaded = Tokenizer.load(tokenizer)
+    folder = Path(output)
+    place = Path(tokenizer).absolute()
     plan = disk.CorpusPlan(
         tokenizer_hash=loaded.hash,
         vocab_size=loaded.vocab_size,
         **asdict(text),
         held_out=held_out,
         shard_tokens=shard_tokens,
-        inputs=tuple(disk.InputRecord(name=source.name, size=source.size) for source in sources),
+        inputs=tuple(
+            disk.InputRecord(name=source.name, size=source.size) for source in sources
+        ),
     )
-    what, advice = f"{folder} is being written by another process", "wait for it, or choose another --output"
+    what = f"{folder} is being written by another process"
+    advice = "wait for it, or choose another --output"
     with files.locked(folder, lambda: LitebertError("LB-319", what, next=advice)):
         if not _begin(folder, plan):
-            groups, size = [list[Source]()], 0
+            groups = [list[Source]()]
+            size = 0
             for source in sources:
                 if groups[-1] and size + source.size > PART_BYTES:
                     groups.append([])
                     size = 0
                 groups[-1].append(source)
                 size += source.size
-            # A job must be small enough to send to another machine, so the plan goes without its inputs.
+            # A job must be small enough to send to another machine, so the plan goes
+            # without its inputs.
             shared = plan.model_copy(update={"inputs": ()})
-            build = partial(build_part, plan=shared, tokenizer=place, output=folder.absolute())
-            jobs = [partial(build, f"{number:05d}", group) for number, group in enumerate(groups)]
-            with _report_progress(folder, len(jobs), sum(source.size for source in sources), report):
+            build = partial(
+                build_part, plan=shared, tokenizer=place, output=folder.absolute()
+            )
+            jobs = [
+                partial(build, f"{number:05d}", group)
+                for number, group in enumerate(groups)
+            ]
+            with _report_progress(
+                folder, len(jobs), sum(source.size for source in sources), report
+            ):
                 if cluster:
                     run_on_ray(jobs)
                 else:
                     run_local(jobs, workers=num_cores() if workers is None else workers)
             _finish(folder, plan, len(jobs), loaded)
-    counts = [disk.read_record(side / disk.MANIFEST, disk.Manifest).counts for side in _sides(folder, plan).values()]
+    counts = [
+        disk.read_record(side / disk.MANIFEST, disk.Manifest).counts
+        for side in _sides(folder, plan).values()
+    ]
     return CorpusSummary(str(folder), counts[0], counts[1] if held_out else None)
 
 
 def require_share(held_out: float) -> None:
     """Check the share of documents that is held out."""
     if not 0 <= held_out < 1:
-        raise wrong_value("held-out", held_out, "a share below 1; 0.01 is a hundredth of the documents")
+        raise wrong_value(
+            "held-out",
+            held_out,
+            "a share below 1; 0.01 is a hundredth of the documents",
+        )
 
 
 def _sides(folder: Path, plan: disk.CorpusPlan) -> dict[disk.Side, Path]:
-    return {"train": folder, "held-out": folder / disk.HELD_OUT} if plan.held_out else {"train": folder}
+    return (
+        {"train": folder, "held-out": folder / disk.HELD_OUT}
+        if plan.held_out
+        else {"train": folder}
+    )
 
 
-# ---- one part: the shards of each of its sides ----------------------------------------------------------------------
+# ---- one part: the shards of each of its sides ---------------------------------------
 
 
-def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, tokenizer: Path, output: Path) -> None:
-    """Tokenise the inputs of one part into shards, continuing after the complete ones."""
+def build_part(
+    part: str,
+    sources: Sequence[Source],
+    *,
+    plan: disk.CorpusPlan,
+    tokenizer: Path,
+    output: Path,
+) -> None:
+    """Tokenise the inputs of one part into shards, continuing after the complete
+    ones.
+    """
     sides = _sides(output, plan)
     records = [folder / disk.PARTS / f"{part}.json" for folder in sides.values()]
     if all(record.exists() for record in records):
         return
-    loaded, settings = Tokenizer.load(tokenizer), plan.text
+    loaded = Tokenizer.load(tokenizer)
+    settings = plan.text
     if loaded.hash != plan.tokenizer_hash:
         what = f"the tokenizer at {tokenizer} changed while the corpus was built"
-        raise LitebertError("LB-321", what, next="restore the previous tokenizer, then rerun the command")
-    batch, size, num_documents = list[tuple[disk.ShardWriter, int, list[str]]](), 0, 0
-    bytes_read, noted = [0] * len(sources), time.monotonic()
+        raise LitebertError(
+            "LB-321",
+            what,
+            next="restore the previous tokenizer, then rerun the command",
+        )
+    batch = list[tuple[disk.ShardWriter, int, list[str]]]()
+    size = 0
+    num_documents = 0
+    bytes_read = [0] * len(sources)
+    noted = time.monotonic()
 
     def write() -> None:
-        ids = iter(loaded.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
+        ids = iter(
+            loaded.encode_ids(
+                [text for *_, texts in batch for text in texts], num_threads=1
+            )
+        )
         for writer, document, sentences in batch:
             writer.add(document, [next(ids) for _ in sentences])
         batch.clear()
 
     def note_progress() -> None:
         num_tokens = sum(writer.num_tokens for writer in writers)
-        files.write_json(records[0].with_suffix(".progress"), {"bytes": sum(bytes_read), "tokens": num_tokens})
+        files.write_json(
+            records[0].with_suffix(".progress"),
+            {"bytes": sum(bytes_read), "tokens": num_tokens},
+        )
 
     with ExitStack() as stack:
         writers = list[disk.ShardWriter]()
         for folder in sides.values():
-            paths = (folder / f"shard-{part}-{number:04d}" / disk.SHARD for number in count())
-            complete = [disk.read_record(path, disk.ShardRecord) for path in takewhile(Path.exists, paths)]
-            writers.append(stack.enter_context(disk.ShardWriter(folder, part, plan, loaded.unk_id, complete)))
+            paths = (
+                folder / f"shard-{part}-{number:04d}" / disk.SHARD for number in count()
+            )
+            complete = [
+                disk.read_record(path, disk.ShardRecord)
+                for path in takewhile(Path.exists, paths)
+            ]
+            writers.append(
+                stack.enter_context(
+                    disk.ShardWriter(folder, part, plan, loaded.unk_id, complete)
+                )
+            )
         writer = writers[0]
         for number, source in enumerate(sources):
             source = replace(source, on_read=partial(bytes_read.__setitem__, number))
             for passages in read_documents(source, settings):
                 for at, passage in enumerate(passages):
                     if at == 0:
-                        writer = writers[plan.held_out > 0 and is_held_out(passage.text, plan.held_out)]
+                        writer = writers[
+                            plan.held_out > 0
+                            and is_held_out(passage.text, plan.held_out)
+                        ]
                     if num_documents < writer.consumed:  # it is in a complete shard
                         continue
                     for sentences in sentence_chunks(passage.text, settings):
@@ -195,14 +278,20 @@ def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, t
         write()
         for side, record, writer in zip(sides, records, writers, strict=True):
             counts = writer.finish(num_documents)
-            disk.write_record(record, disk.Manifest(part=side, plan=plan, counts=counts, shards=tuple(writer.shards)))
+            disk.write_record(
+                record,
+                disk.Manifest(
+                    part=side, plan=plan, counts=counts, shards=tuple(writer.shards)
+                ),
+            )
         note_progress()
 
 
 def is_held_out(text: str, share: float) -> bool:
     """Decide by a hash of the beginning of a document, without white space.
 
-    Documents with the same first 16,384 characters stay together, and no document has to fit in memory.
+    Documents with the same first 16,384 characters stay together, and no document has
+    to fit in memory.
 
     >>> is_held_out("A  text.", 0.5) == is_held_out("A text.\\n", 0.5)
     True
@@ -212,12 +301,13 @@ def is_held_out(text: str, share: float) -> bool:
     return int.from_bytes(digest, "little") < share * 2.0**64
 
 
-# ---- the folder: begun, resumed with the same plan, finished --------------------------------------------------------
+# ---- the folder: begun, resumed with the same plan, finished -------------------------
 
 
 def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
     """Prepare a folder for building; return whether the corpus is already finished."""
-    is_finished, begun = (output / disk.MANIFEST).exists(), plan
+    is_finished = (output / disk.MANIFEST).exists()
+    begun = plan
     if is_finished:
         begun = disk.read_record(output / disk.MANIFEST, disk.Manifest).plan
     elif (output / disk.PLAN).exists():
@@ -228,8 +318,11 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
         for folder in (output, output / disk.HELD_OUT):
             files.remove_unfinished(folder)
             files.remove_unfinished(folder / disk.PARTS)
-        # If no work was done, the first try failed on its input: a corrected command may use the same folder.
-        if not any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{disk.PARTS}/*")):
+        # If no work was done, the first try failed on its input: a corrected command
+        # may use the same folder.
+        if not any(
+            any(output.rglob(pattern)) for pattern in ("shard-*", f"{disk.PARTS}/*")
+        ):
             begun = plan
     else:
         files.remove_unfinished(output, disk.PLAN)
@@ -238,12 +331,23 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
     if begun != plan:
         was, now = (
             each.model_dump(exclude={"inputs"})
-            | {f"input {number}": f"{i.name} of {i.size:,} bytes" for number, i in enumerate(each.inputs, 1)}
+            | {
+                f"input {number}": f"{i.name} of {i.size:,} bytes"
+                for number, i in enumerate(each.inputs, 1)
+            }
             for each in (begun, plan)
         )
         changes = "; ".join(difference(was, now)[:MOST_CHANGES])
-        again = f"choose another --output, or --name of a run, or rm -r {quote(str(output))}, then rerun the command"
-        raise LitebertError("LB-333", f"{output} was begun with other settings or inputs", received=changes, next=again)
+        again = (
+            "choose another --output, or --name of a run, or rm -r"
+            f" {quote(str(output))}, then rerun the command"
+        )
+        raise LitebertError(
+            "LB-333",
+            f"{output} was begun with other settings or inputs",
+            received=changes,
+            next=again,
+        )
     if is_finished:
         _clean(output)
     else:
@@ -251,17 +355,32 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
     return is_finished
 
 
-def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Tokenizer) -> None:
-    """Write tokenizers and manifests: those of the held-out part first, `corpus.json` last."""
+def _finish(
+    output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Tokenizer
+) -> None:
+    """Write tokenizers and manifests: those of the held-out part first, `corpus.json`
+    last.
+    """
     manifests = []
     for side, folder in _sides(output, plan).items():
-        parts = [disk.read_record(folder / disk.PARTS / f"{part:05d}.json", disk.Manifest) for part in range(num_parts)]
+        parts = [
+            disk.read_record(folder / disk.PARTS / f"{part:05d}.json", disk.Manifest)
+            for part in range(num_parts)
+        ]
         counts = sum((part.counts for part in parts), disk.Counts())
         shards = tuple(shard for part in parts for shard in part.shards)
-        manifests.append(disk.Manifest(part=side, plan=plan, counts=counts, shards=shards))
-    if sum(manifest.counts.sentences for manifest in manifests) < len(manifests):  # fewer than one per side
+        manifests.append(
+            disk.Manifest(part=side, plan=plan, counts=counts, shards=shards)
+        )
+    # fewer than one per side
+    if sum(manifest.counts.sentences for manifest in manifests) < len(manifests):
         # This build cannot succeed: clear the folder for another.
-        for path in (output / disk.PLAN, output / disk.PARTS, output / disk.HELD_OUT, *output.glob("shard-*")):
+        for path in (
+            output / disk.PLAN,
+            output / disk.PARTS,
+            output / disk.HELD_OUT,
+            *output.glob("shard-*"),
+        ):
             path.unlink() if path.is_file() else shutil.rmtree(path, ignore_errors=True)
         raise too_little_text()
     if not all(manifest.shards for manifest in manifests):
@@ -276,43 +395,81 @@ def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Toke
     _clean(output)
 
 
-def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -> list[disk.Manifest]:
+def _divide(
+    output: Path, manifests: Sequence[disk.Manifest], unknown_id: int
+) -> list[disk.Manifest]:
     """Divide a shard if the hashes happened to put all documents on one side.
 
-    At least one document is held out: the last ones with the fewest copies, and these too, so that nothing is both
-    held out and trained on. Of a single document, the end is held out. The old shard stays until the manifests are
-    written, next to a new one under the next free name, so that a build killed here can do the same again.
+    At least one document is held out: the last ones with the fewest copies, and these
+    too, so that nothing is both held out and trained on. Of a single document, the end
+    is held out. The old shard stays until the manifests are written, next to a new one
+    under the next free name, so that a build killed here can do the same again.
     """
     full, other = sorted(manifests, key=lambda manifest: not manifest.shards)
-    plan, is_train, folders = full.plan, full.part == "train", _sides(output, full.plan)
+    plan = full.plan
+    is_train = full.part == "train"
+    folders = _sides(output, full.plan)
     shards = [disk.open_shard(folders[full.part], each, plan) for each in full.shards]
-    num_documents, num_sentences = full.counts.documents, full.counts.sentences
+    num_documents = full.counts.documents
+    num_sentences = full.counts.sentences
     place = 0  # of the shard that is divided
     if num_documents == 1:  # its beginning and its end count as two documents
-        cut = max(1, num_sentences - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences)))
-        bounds, leaving = [0, cut, num_sentences], {1 if is_train else 0}  # the end is held out
+        cut = max(
+            1,
+            num_sentences
+            - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences)),
+        )
+        # the end is held out
+        bounds = [0, cut, num_sentences]
+        leaving = {1 if is_train else 0}
     else:
         num_held_out = max(1, round(plan.held_out * num_documents))
-        num_leaving = min(num_held_out if is_train else max(1, num_documents - num_held_out), num_documents - 1)
-        hashes, moved, size = [shard.hash_documents().tolist() for shard in shards], set[int](), 0
+        num_leaving = min(
+            num_held_out if is_train else max(1, num_documents - num_held_out),
+            num_documents - 1,
+        )
+        hashes = [shard.hash_documents().tolist() for shard in shards]
+        moved = set[int]()
+        size = 0
         times = Counter(chain.from_iterable(hashes))
-        for place in reversed(range(len(shards))):  # to the last one that has all copies of a document
+        # to the last one that has all copies of a document
+        for place in reversed(range(len(shards))):
             here = Counter(hashes[place])
-            for each, number in reversed(here.most_common()):  # with few copies first, the last ones first
-                if number == times[each] and size < num_leaving and size + number < num_documents:
+            # with few copies first, the last ones first
+            for each, number in reversed(here.most_common()):
+                if (
+                    number == times[each]
+                    and size < num_leaving
+                    and size + number < num_documents
+                ):
                     moved.add(each)
                     size += number
             if moved:
                 break
         bounds = shards[place].documents.tolist()
-        leaving = {number for number, each in enumerate(hashes[place]) if each in moved} or {len(bounds) - 2}
-    old, shard = full.shards[place], shards[place]
-    part, made = old.name.split("-")[1], list[list[disk.ShardRecord]]()  # the shards of what stays and of what leaves
+        leaving = {
+            number for number, each in enumerate(hashes[place]) if each in moved
+        } or {len(bounds) - 2}
+    old = full.shards[place]
+    shard = shards[place]
+    # the shards of what stays and of what leaves
+    part = old.name.split("-")[1]
+    made = list[list[disk.ShardRecord]]()
     for side, leaves in ((full.part, False), (other.part, True)):
-        present = [] if leaves else [each for each in full.shards if each.name.split("-")[1] == part]
+        present = (
+            []
+            if leaves
+            else [each for each in full.shards if each.name.split("-")[1] == part]
+        )
         with disk.ShardWriter(folders[side], part, plan, unknown_id, present) as writer:
-            if not leaves:  # what was left out of the old shard is also left out of its replacement
-                writer.counts.update({key: getattr(old.counts, key) for key in ("empty_documents", "empty_sentences")})
+            # what was left out of the old shard is also left out of its replacement
+            if not leaves:
+                writer.counts.update(
+                    {
+                        key: getattr(old.counts, key)
+                        for key in ("empty_documents", "empty_sentences")
+                    }
+                )
             for number, (start, stop) in enumerate(pairwise(bounds)):
                 if (number in leaving) == leaves:
                     offsets = pairwise(shard.sentences[start : stop + 1].tolist())
@@ -323,7 +480,9 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
     kept = sum((each.counts for each in staying), full.counts - old.counts)
     kept_shards = (*full.shards[:place], *staying, *full.shards[place + 1 :])
     full = full.model_copy(update={"shards": kept_shards, "counts": kept})
-    other = other.model_copy(update={"shards": tuple(left), "counts": other.counts + left[0].counts})
+    other = other.model_copy(
+        update={"shards": tuple(left), "counts": other.counts + left[0].counts}
+    )
     return [full, other] if is_train else [other, full]
 
 
@@ -332,29 +491,52 @@ def _clean(output: Path) -> None:
         files.remove_unfinished(folder)
         if (folder / disk.MANIFEST).exists():
             manifest = disk.read_record(folder / disk.MANIFEST, disk.Manifest)
-            for path in {*folder.glob("shard-*")} - {folder / record.name for record in manifest.shards}:
+            for path in {*folder.glob("shard-*")} - {
+                folder / record.name for record in manifest.shards
+            }:
                 shutil.rmtree(path)
         shutil.rmtree(folder / disk.PARTS, ignore_errors=True)
     (output / disk.PLAN).unlink(missing_ok=True)
 
 
-# ---- progress, read from the folder, so that it includes workers on other machines ----------------------------------
+# ---- progress, read from the folder, so that it includes workers on other machines
 
 
 @contextmanager
-def _report_progress(output: Path, num_parts: int, num_bytes: int, report: Report | None) -> Iterator[None]:
-    """Call `report` once per second, from a thread, and once at the end of the block."""
+def _report_progress(
+    output: Path, num_parts: int, num_bytes: int, report: Report | None
+) -> Iterator[None]:
+    """Call `report` once per second, from a thread, and once at the end of the
+    block.
+    """
     if report is None:
         yield
         return
-    started, done, tokens_before = time.monotonic(), threading.Event(), 0
+    started = time.monotonic()
+    done = threading.Event()
+    tokens_before = 0
 
     def read_progress() -> BuildProgress:
-        notes = [json.loads(path.read_bytes()) for path in (output / disk.PARTS).glob("*.progress")]
-        bytes_read, tokens = (sum(note[name] for note in notes) for name in ("bytes", "tokens"))
+        notes = [
+            json.loads(path.read_bytes())
+            for path in (output / disk.PARTS).glob("*.progress")
+        ]
+        bytes_read, tokens = (
+            sum(note[name] for note in notes) for name in ("bytes", "tokens")
+        )
         rate = (tokens - tokens_before) / max(time.monotonic() - started, 1e-9)
-        left = tokens * max(num_bytes / bytes_read - 1, 0) / rate if bytes_read and rate else None
-        return BuildProgress(len(list((output / disk.PARTS).glob("*.json"))), num_parts, tokens, rate, left)
+        left = (
+            tokens * max(num_bytes / bytes_read - 1, 0) / rate
+            if bytes_read and rate
+            else None
+        )
+        return BuildProgress(
+            len(list((output / disk.PARTS).glob("*.json"))),
+            num_parts,
+            tokens,
+            rate,
+            left,
+        )
 
     def run() -> None:
         while not done.wait(SECONDS_BETWEEN):
@@ -371,13 +553,14 @@ def _report_progress(output: Path, num_parts: int, num_bytes: int, report: Repor
     report(read_progress())
 
 
-# ---- the parts, in processes of this machine or as tasks of a Ray cluster -------------------------------------------
+# ---- the parts, in processes of this machine or as tasks of a Ray cluster ------------
 
 
 def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
     """Run all jobs in spawned processes, or in this one if one is enough.
 
-    The error of the first job that fails is raised, and the others are stopped at once, as when this process dies.
+    The error of the first job that fails is raised, and the others are stopped at once,
+    as when this process dies.
     """
     workers = min(workers, len(jobs))
     if workers <= 1:
@@ -386,7 +569,9 @@ def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
         return
     context = get_context("spawn")
     lifeline, held_here = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with, initargs=(lifeline,))
+    executor = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_end_with, initargs=(lifeline,)
+    )
     with lifeline, held_here, executor:
         try:
             for future in as_completed([executor.submit(job) for job in jobs]):
@@ -395,12 +580,16 @@ def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
             held_here.close()
             executor.shutdown(cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
-                raise _died("rerun the command with fewer --workers to resume") from error
+                raise _died(
+                    "rerun the command with fewer --workers to resume"
+                ) from error
             raise
 
 
 def _end_with(lifeline: Connection) -> None:
-    """End this process when the other end of a pipe closes, for instance because its owner was killed."""
+    """End this process when the other end of a pipe closes, for instance because its
+    owner was killed.
+    """
 
     def wait_and_exit() -> None:
         lifeline.poll(None)
@@ -412,7 +601,8 @@ def _end_with(lifeline: Connection) -> None:
 def run_on_ray(jobs: Sequence[Callable[[], object]]) -> None:
     """Run all jobs on the cluster at RAY_ADDRESS, or on one that is started here.
 
-    Every node needs litebert and the same paths. Ray retries tasks whose worker died; its `util.multiprocessing` not.
+    Every node needs litebert and the same paths. Ray retries tasks whose worker died;
+    its `util.multiprocessing` not.
     """
     try:
         import ray
@@ -427,7 +617,10 @@ def run_on_ray(jobs: Sequence[Callable[[], object]]) -> None:
             ray.get(done)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
-    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+    except (
+        ray.exceptions.WorkerCrashedError,
+        ray.exceptions.OutOfMemoryError,
+    ) as error:
         raise _died("ray status; then rerun the command to resume") from error
     finally:
         for reference in pending:
@@ -440,4 +633,6 @@ def _run(job: Callable[[], object]) -> None:
 
 def _died(advice: str) -> ResourceError:
     received = "the system may have run out of memory"
-    return ResourceError("LB-320", "a worker process died", received=received, next=advice)
+    return ResourceError(
+        "LB-320", "a worker process died", received=received, next=advice
+    )

@@ -1,11 +1,14 @@
-"""An open corpus: its shards, memory-mapped and checked for damage, its tokenizer and its held-out part.
+"""An open corpus: its shards, memory-mapped and checked for damage, its tokenizer and
+its held-out part.
 
-Files that were verified are listed in the user's cache folder, so that opening a corpus again need not read them. A
-file counts as verified while its size, times and inode are those it had when it was hashed.
+Files that were verified are listed in the user's cache folder, so that opening a corpus
+again need not read them. A file counts as verified while its size, times and inode are
+those it had when it was hashed.
 
-A corpus on object storage is read through the same cache. Shards are fetched when they are opened: all at once, or one
-window after another. The least recently opened training shards are removed to make room. Processes of one machine
-share the cache: each waits while another fetches the same files.
+A corpus on object storage is read through the same cache. Shards are fetched when they
+are opened: all at once, or one window after another. The least recently opened training
+shards are removed to make room. Processes of one machine share the cache: each waits
+while another fetches the same files.
 """
 
 import os
@@ -29,21 +32,31 @@ from litebert.files import Json
 from litebert.reading.source import is_url, read_object, write_object
 from litebert.tokenizer import Tokenizer
 
-RECENT_SECONDS = 2.0  # a file changed this recently is not listed as verified: another change might not change its time
+# a file changed this recently is not listed as verified: another change might not
+# change its time
+RECENT_SECONDS = 2.0
 SPARE_FILES = 1_024  # that may be open in addition to those of corpora
-CACHE_GIGABYTES = 200.0  # the largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise
+# the largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise
+CACHE_GIGABYTES = 200.0
 LISTING = "files.txt"
 ORIGIN = "origin.txt"  # in a folder of the cache: the URL that it comes from
-WINDOWS_HELD = 3  # windows that the cache must hold: the current one, the next, and one of a slower process
+# windows that the cache must hold: the current one, the next, and one of a slower
+# process
+WINDOWS_HELD = 3
 AT_ONCE = 8  # files that are fetched or sent in parallel
 HASH_ATTEMPTS = 3
-# the class of combining characters in tokenizer.json, from U+0300 on: it differs with the Unicode version of Python
+# the class of combining characters in tokenizer.json, from U+0300 on: it differs with
+# the Unicode version of Python
 MARKS = re.compile(rb'(?<="\[)\\\\x\{300\}-[\\x{}A-F0-9-]+(?=\]\+")')
 
 
 def num_cores() -> int:
     """Return the number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 def cache_folder() -> Path:
@@ -63,49 +76,85 @@ class Corpus:
     def open(cls, path: str | Path, *, verify: bool = False) -> Self:
         """Map a corpus folder; every file is verified by its hash.
 
-        Files that were verified before and have not changed since are not read again, unless `verify` is set.
+        Files that were verified before and have not changed since are not read again,
+        unless `verify` is set.
         """
         corpus = cls.without_shards(path)
-        return replace(corpus, shards=corpus.open_shards(range(len(corpus.manifest.shards)), verify=verify))
+        return replace(
+            corpus,
+            shards=corpus.open_shards(
+                range(len(corpus.manifest.shards)), verify=verify
+            ),
+        )
 
     @classmethod
     def without_shards(cls, path: str | Path) -> Self:
-        """Read only the manifest of a corpus; `open_shards` opens some of its shards."""
+        """Read only the manifest of a corpus; `open_shards` opens some of its
+        shards.
+        """
         path = Path(path)
         if not (path / disk.MANIFEST).exists():
             received = f"no {disk.MANIFEST}"
-            advice = f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {quote(str(path))}"
+            advice = (
+                "litebert corpus build INPUT… --tokenizer TOKENIZER --output"
+                f" {quote(str(path))}"
+            )
             if (path / disk.PLAN).exists():
-                received, advice = "a build that was stopped", "rerun the command that began it to resume"
-            raise LitebertError("LB-322", f"{path} is not a finished corpus", received=received, next=advice)
+                received = "a build that was stopped"
+                advice = "rerun the command that began it to resume"
+            raise LitebertError(
+                "LB-322",
+                f"{path} is not a finished corpus",
+                received=received,
+                next=advice,
+            )
         return cls(path, (), disk.read_record(path / disk.MANIFEST, disk.Manifest))
 
-    def open_shards(self, numbers: Iterable[int], *, windows: int = 1, verify: bool = False) -> tuple[disk.Shard, ...]:
-        """Map and verify some shards; a streamed corpus fetches them, with cache room for `windows` times as many."""
+    def open_shards(
+        self, numbers: Iterable[int], *, windows: int = 1, verify: bool = False
+    ) -> tuple[disk.Shard, ...]:
+        """Map and verify some shards; a streamed corpus fetches them, with cache room
+        for `windows` times as many.
+        """
         records = [self.manifest.shards[number] for number in numbers]
         if (self.path / ORIGIN).is_file():
             _fetch_shards(self.path, records, windows)
-        # A mapped file stays open: raise the soft limit of this process, as far as the hard one allows.
+        # A mapped file stays open: raise the soft limit of this process, as far as the
+        # hard one allows.
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = 3 * len(records) + SPARE_FILES
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        shards = tuple(disk.open_shard(self.path, each, self.manifest.plan) for each in records)
+        shards = tuple(
+            disk.open_shard(self.path, each, self.manifest.plan) for each in records
+        )
 
         name = blake2b(os.fsencode(self.path.absolute()), digest_size=16).hexdigest()
         listing = cache_folder() / "verified" / f"{name}.json"
         known: dict[str, Json] = {}
-        with suppress(LitebertError):  # none yet, or unusable: then nothing counts as verified
+        # none yet, or unusable: then nothing counts as verified
+        with suppress(LitebertError):
             known = files.read_json(listing, command=f"rm {listing}")
-        mapped = {str(file.path.absolute()): file for shard in shards for file in shard.files}
-        unknown = {name: file for name, file in mapped.items() if verify or known.get(name) != file.entry}
+        mapped = {
+            str(file.path.absolute()): file for shard in shards for file in shard.files
+        }
+        unknown = {
+            name: file
+            for name, file in mapped.items()
+            if verify or known.get(name) != file.entry
+        }
         with ThreadPoolExecutor(num_cores()) as threads:  # hashing releases the GIL
             list(threads.map(disk.StampedFile.verify, unknown.values()))
         limit = time.time_ns() - int(RECENT_SECONDS * 1e9)
-        added = {name: file.entry for name, file in unknown.items() if max(file.stamp[1:3]) < limit}
+        added = {
+            name: file.entry
+            for name, file in unknown.items()
+            if max(file.stamp[1:3]) < limit
+        }
         if added:
-            with suppress(LitebertError):  # no writable cache folder: the next opening hashes again
+            # no writable cache folder: the next opening hashes again
+            with suppress(LitebertError):
                 files.write_json(listing, known | added)
         return shards
 
@@ -116,20 +165,33 @@ class Corpus:
         return self.open(self.path / disk.HELD_OUT, verify=verify)
 
     def verify_records(self) -> Iterator[Path]:
-        """Compare the files other than arrays, the tokenizer's and each shard's record, with freshly written ones."""
+        """Compare the files other than arrays, the tokenizer's and each shard's record,
+        with freshly written ones.
+        """
         with tempfile.TemporaryDirectory() as scratch:
             self.tokenizer().save(Path(scratch, disk.TOKENIZER))
             for record in self.manifest.shards:
                 disk.write_record(Path(scratch, record.name, disk.SHARD), record)
-            for expected in sorted(path for path in Path(scratch).rglob("*") if path.is_file()):
+            for expected in sorted(
+                path for path in Path(scratch).rglob("*") if path.is_file()
+            ):
                 path = self.path / expected.relative_to(scratch)
-                if not path.is_file() or MARKS.sub(b"", path.read_bytes()) != MARKS.sub(b"", expected.read_bytes()):
-                    raise disk.damaged(path, received="another file, or none", next=disk.build_again(self.path))
+                if not path.is_file() or MARKS.sub(b"", path.read_bytes()) != MARKS.sub(
+                    b"", expected.read_bytes()
+                ):
+                    raise disk.damaged(
+                        path,
+                        received="another file, or none",
+                        next=disk.build_again(self.path),
+                    )
                 yield path
 
     def tokenizer(self) -> Tokenizer:
-        """Load the tokenizer that made the ids; LB-341 if the copy in the corpus is another one, or is missing."""
-        path, wanted = self.path / disk.TOKENIZER, self.manifest.plan.tokenizer_hash
+        """Load the tokenizer that made the ids; LB-341 if the copy in the corpus is
+        another one, or is missing.
+        """
+        path = self.path / disk.TOKENIZER
+        wanted = self.manifest.plan.tokenizer_hash
         try:
             tokenizer = Tokenizer.load(path)
             if tokenizer.hash == wanted:
@@ -137,60 +199,97 @@ class Corpus:
             found = f"hash {tokenizer.hash[:16]}…"
         except LitebertError as error:
             found = f"{error.what}: {error.received}"
-        what, expected = f"{path} is not the tokenizer that made this corpus", f"hash {wanted[:16]}…"
+        what = f"{path} is not the tokenizer that made this corpus"
+        expected = f"hash {wanted[:16]}…"
         advice = f"restore the previous tokenizer, or {disk.build_again(self.path)}"
-        raise DamagedError("LB-341", what, received=found, expected=expected, next=advice)
+        raise DamagedError(
+            "LB-341", what, received=found, expected=expected, next=advice
+        )
 
 
-# ---- on object storage ----------------------------------------------------------------------------------------------
+# ---- on object storage ---------------------------------------------------------------
 
 
 def corpus_push(corpus: Path, url: str) -> str:
     """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
 
-    litebert corpus push corpora/wiki s3://bucket/wiki
-    litebert corpus push corpora/wiki gs://bucket/wiki
-    AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
+    litebert corpus push corpora/wiki s3://bucket/wiki litebert corpus push corpora/wiki
+    gs://bucket/wiki AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push
+    corpora/wiki s3://bucket/wiki
     """
     Corpus.without_shards(corpus)  # check that it is a finished corpus
-    with suppress(FileNotFoundError):  # nothing is there yet, or what an interrupted push has left
+    # nothing is there yet, or what an interrupted push has left
+    with suppress(FileNotFoundError):
         b"".join(read_object(f"{url.rstrip('/')}/{LISTING}"))
-        if b"".join(read_object(f"{url.rstrip('/')}/{disk.MANIFEST}")) != (corpus / disk.MANIFEST).read_bytes():
+        if (
+            b"".join(read_object(f"{url.rstrip('/')}/{disk.MANIFEST}"))
+            != (corpus / disk.MANIFEST).read_bytes()
+        ):
             # a reader fetches each file only once, and would mix the two
-            raise LitebertError("LB-619", f"{url} already holds another corpus", next="push it to another URL")
-    there = {str(path.relative_to(corpus)): path for path in sorted(corpus.rglob("*")) if path.is_file()}
+            raise LitebertError(
+                "LB-619",
+                f"{url} already holds another corpus",
+                next="push it to another URL",
+            )
+    there = {
+        str(path.relative_to(corpus)): path
+        for path in sorted(corpus.rglob("*"))
+        if path.is_file()
+    }
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(lambda name: write_object(f"{url.rstrip('/')}/{name}", there[name]), there))
-    # Readers recognise a corpus by its list of files, so the list comes after everything else.
+        list(
+            threads.map(
+                lambda name: write_object(f"{url.rstrip('/')}/{name}", there[name]),
+                there,
+            )
+        )
+    # Readers recognise a corpus by its list of files, so the list comes after
+    # everything else.
     write_object(f"{url.rstrip('/')}/{LISTING}", "\n".join(there).encode())
-    return f"{url}  {files.format_bytes(sum(path.stat().st_size for path in there.values()))}"
+    return (
+        f"{url} "
+        f" {files.format_bytes(sum(path.stat().st_size for path in there.values()))}"
+    )
 
 
 def local_corpus(corpus: str | Path) -> Path:
-    """Return the folder of a corpus; for one on object storage, the cache folder to which opened shards are fetched."""
+    """Return the folder of a corpus; for one on object storage, the cache folder to
+    which opened shards are fetched.
+    """
     if not is_url(str(corpus)):
         return Path(corpus)
     url = str(corpus).rstrip("/")
-    folder = cache_folder() / "corpora" / blake2b(url.encode(), digest_size=12).hexdigest()
+    folder = (
+        cache_folder() / "corpora" / blake2b(url.encode(), digest_size=12).hexdigest()
+    )
     with files.locked(folder):
         if (folder / disk.MANIFEST).is_file():
             return folder
         try:
             names = b"".join(read_object(f"{url}/{LISTING}")).decode().splitlines()
         except FileNotFoundError as error:
-            what, command = f"{url} is not a corpus", f"litebert corpus push FOLDER {url}"
-            raise LitebertError("LB-273", what, received=f"no {LISTING}", next=command) from error
-        small = [name for name in names if "shard-" not in name and name != disk.MANIFEST]
+            what = f"{url} is not a corpus"
+            command = f"litebert corpus push FOLDER {url}"
+            raise LitebertError(
+                "LB-273", what, received=f"no {LISTING}", next=command
+            ) from error
+        small = [
+            name for name in names if "shard-" not in name and name != disk.MANIFEST
+        ]
         with ThreadPoolExecutor(AT_ONCE) as threads:
             list(threads.map(lambda name: _get(url, folder, name), small))
         files.write_bytes(folder / ORIGIN, url.encode())
         if (folder / disk.HELD_OUT).is_dir():
-            files.write_bytes(folder / disk.HELD_OUT / ORIGIN, f"{url}/{disk.HELD_OUT}".encode())
+            files.write_bytes(
+                folder / disk.HELD_OUT / ORIGIN, f"{url}/{disk.HELD_OUT}".encode()
+            )
         _get(url, folder, disk.MANIFEST)  # last: it marks everything else as here
     return folder
 
 
-def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
+def _fetch_shards(
+    folder: Path, records: Sequence[disk.ShardRecord], windows: int
+) -> None:
     url = (folder / ORIGIN).read_text()
     _make_room(url, folder, records, windows)
 
@@ -206,23 +305,32 @@ def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: in
         list(threads.map(fetch, records))
 
 
-def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
+def _make_room(
+    url: str, folder: Path, records: Sequence[disk.ShardRecord], windows: int
+) -> None:
     given = os.environ.get("LITEBERT_CORPUS_CACHE_GB", str(CACHE_GIGABYTES))
     try:
         limit = int(float(given) * 1e9)
     except (ValueError, OverflowError) as error:  # nan, inf
-        what, advice = "LITEBERT_CORPUS_CACHE_GB is not a size", "unset it, or set it to a number of gigabytes"
+        what = "LITEBERT_CORPUS_CACHE_GB is not a size"
+        advice = "unset it, or set it to a number of gigabytes"
         raise LitebertError("LB-283", what, received=given, next=advice) from error
 
     def size_of(path: Path) -> int:
         """Return the bytes of all shards in a folder; its other files are small."""
         size = 0
         for place, _, names in os.walk(path):
-            with suppress(FileNotFoundError):  # another process of this machine is removing it
-                size += sum(Path(place, name).stat().st_size for name in names if name.endswith(".npy"))
+            # another process of this machine is removing it
+            with suppress(FileNotFoundError):
+                size += sum(
+                    Path(place, name).stat().st_size
+                    for name in names
+                    if name.endswith(".npy")
+                )
         return size
 
-    cache, wanted = cache_folder() / "corpora", {folder / record.name for record in records}
+    cache = cache_folder() / "corpora"
+    wanted = {folder / record.name for record in records}
     size = sum(stored.size for record in records for stored in record.files.values())
     excess = size_of(cache) + size - sum(map(size_of, wanted)) - limit
     others = list[tuple[float, Path]]()  # by when they were last opened
@@ -237,22 +345,39 @@ def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], wind
                 files.remove_folder(path)
     room = min(limit, free_bytes(folder) + size_of(folder))
     if excess > 0 or windows * size > room:
-        received, expected = files.format_bytes(windows * size), f"at most {files.format_bytes(room)}"
-        advice = "set a smaller data.window (three must fit), or LITEBERT_CORPUS_CACHE_GB, or XDG_CACHE_HOME"
+        received = files.format_bytes(windows * size)
+        expected = f"at most {files.format_bytes(room)}"
+        advice = (
+            "set a smaller data.window (three must fit), or LITEBERT_CORPUS_CACHE_GB,"
+            " or XDG_CACHE_HOME"
+        )
         what = f"the cache has no room for {url}"
-        raise ResourceError("LB-271", what, received=received, expected=expected, next=advice)
+        raise ResourceError(
+            "LB-271", what, received=received, expected=expected, next=advice
+        )
 
 
 def _get(url: str, folder: Path, name: str, expected: str | None = None) -> None:
     path = folder / name
     if ".." in Path(name).parts or Path(name).is_absolute():
         advice = "check where this corpus comes from"
-        raise LitebertError("LB-274", f"{url} names a file outside the corpus", received=name, next=advice)
+        raise LitebertError(
+            "LB-274",
+            f"{url} names a file outside the corpus",
+            received=name,
+            next=advice,
+        )
     for attempt in range(HASH_ATTEMPTS + 1):  # an existing copy may be damaged, too
         if path.is_file() and (expected is None or files.hash_file(path) == expected):
             return
         if attempt < HASH_ATTEMPTS:
             files.write_stream(path, read_object(f"{url}/{name}"))
     path.unlink()
-    received, command = "a different hash each time it was fetched", f"litebert corpus push FOLDER {url}"
-    raise disk.damaged(f"{url}/{name}", received=received, expected=f"blake2b {expected:.16}…", next=command)
+    received = "a different hash each time it was fetched"
+    command = f"litebert corpus push FOLDER {url}"
+    raise disk.damaged(
+        f"{url}/{name}",
+        received=received,
+        expected=f"blake2b {expected:.16}…",
+        next=command,
+    )

@@ -1,6 +1,8 @@
-"""Shards on disk: the records of a corpus, how its arrays are written, and how they are mapped and checked.
+"""Shards on disk: the records of a corpus, how its arrays are written, and how they are
+mapped and checked.
 
-A corpus folder has `corpus.json`, shards with `shard.json` each and, during a build, `build.json`.
+A corpus folder has `corpus.json`, shards with `shard.json` each and, during a build,
+`build.json`.
 """
 
 from array import array
@@ -25,8 +27,12 @@ from litebert.files import Json, hash_file, read_json, staged_folder, write_json
 from litebert.rng import Hashes, Ints
 from litebert.settings import describe_invalid
 
-MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"
-HELD_OUT, TOKENIZER = "held-out", "tokenizer"
+MANIFEST = "corpus.json"
+PLAN = "build.json"
+SHARD = "shard.json"
+PARTS = "parts"
+HELD_OUT = "held-out"
+TOKENIZER = "tokenizer"
 MANIFEST_BYTES = 256 << 20  # the largest record that is read
 HEADER_BYTES = 128  # of a .npy file, before its numbers
 FLUSH_TOKENS = 1 << 16  # held in memory before they are written
@@ -37,11 +43,13 @@ Wanted = TypeVar("Wanted", bound=Section)
 Count = Annotated[int, Field(ge=0)]
 
 
-# ---- records --------------------------------------------------------------------------------------------------------
+# ---- records -------------------------------------------------------------------------
 
 
 class Counts(Section):
-    """The contents of a shard or a corpus, and how much was left out because it was empty."""
+    """The contents of a shard or a corpus, and how much was left out because it was
+    empty.
+    """
 
     documents: Count = 0
     sentences: Count = 0
@@ -52,14 +60,20 @@ class Counts(Section):
     empty_sentences: Count = 0
 
     def length(self, array: str) -> int:
-        """Return the length of an array of a shard; those of sentences and documents also have the final end."""
+        """Return the length of an array of a shard; those of sentences and documents
+        also have the final end.
+        """
         return int(getattr(self, array)) + (array != "tokens")
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(**{name: value + getattr(other, name) for name, value in self})
+        return type(self)(
+            **{name: value + getattr(other, name) for name, value in self}
+        )
 
     def __sub__(self, other: Self) -> Self:
-        return type(self)(**{name: value - getattr(other, name) for name, value in self})
+        return type(self)(
+            **{name: value - getattr(other, name) for name, value in self}
+        )
 
 
 class StoredFile(Section):
@@ -107,7 +121,11 @@ class CorpusPlan(Section):
     @property
     def dtypes(self) -> dict[str, str]:
         """The dtype of each array of a shard."""
-        return {"tokens": "<u2" if self.vocab_size <= 65_536 else "<u4", "sentences": "<i8", "documents": "<i8"}
+        return {
+            "tokens": "<u2" if self.vocab_size <= 65_536 else "<u4",
+            "sentences": "<i8",
+            "documents": "<i8",
+        }
 
 
 class Manifest(Section):
@@ -121,13 +139,17 @@ class Manifest(Section):
 
 def read_record(path: Path, model: type[Wanted]) -> Wanted:
     """Read and validate a record."""
-    advice = "delete the corpus that it belongs to, then rerun the command that built it"
+    advice = (
+        "delete the corpus that it belongs to, then rerun the command that built it"
+    )
     value = read_json(path, command=advice, limit=MANIFEST_BYTES)
     try:
         return model.model_validate(value)
     except ValidationError as error:
         what = f"{path} is damaged or from another version"
-        raise DamagedError("LB-323", what, received=describe_invalid(error), next=advice) from error
+        raise DamagedError(
+            "LB-323", what, received=describe_invalid(error), next=advice
+        ) from error
 
 
 def write_record(path: Path, record: Section) -> None:
@@ -137,32 +159,58 @@ def write_record(path: Path, record: Section) -> None:
 
 def build_again(folder: Path) -> str:
     """Return the advice to build a corpus again."""
-    return f"litebert corpus build, with the inputs and settings in {quote(str(folder / MANIFEST))}"
+    return (
+        "litebert corpus build, with the inputs and settings in"
+        f" {quote(str(folder / MANIFEST))}"
+    )
 
 
-def damaged(path: Path | str, *, received: str, expected: str = "", next: str) -> DamagedError:
+def damaged(
+    path: Path | str, *, received: str, expected: str = "", next: str
+) -> DamagedError:
     """Return the error for a file of a corpus that is not what the build wrote."""
-    return DamagedError("LB-330", f"{path} is not what was written", received=received, expected=expected, next=next)
+    return DamagedError(
+        "LB-330",
+        f"{path} is not what was written",
+        received=received,
+        expected=expected,
+        next=next,
+    )
 
 
-# ---- writing --------------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------
 
 
 class ShardWriter:
-    """Stream documents into `shard-PART-0000`, 0001, …: the first one after `shard_tokens` tokens begins a new shard.
+    """Stream documents into `shard-PART-0000`, 0001, …: the first one after
+    `shard_tokens` tokens begins a new shard.
 
-    A shard gets its name when it is complete; `shards` are the complete ones, including those of a killed build.
+    A shard gets its name when it is complete; `shards` are the complete ones, including
+    those of a killed build.
     """
 
     def __init__(
-        self, folder: Path, part: str, plan: CorpusPlan, unknown_id: int, shards: Iterable[ShardRecord] = ()
+        self,
+        folder: Path,
+        part: str,
+        plan: CorpusPlan,
+        unknown_id: int,
+        shards: Iterable[ShardRecord] = (),
     ) -> None:
-        self._folder, self._part, self._plan, self._unknown_id = folder, part, plan, unknown_id
+        self._folder = folder
+        self._part = part
+        self._plan = plan
+        self._unknown_id = unknown_id
         self.shards = list(shards)
-        self.counts = Counter[str]()  # since the last complete shard, by the names of `Counts`
-        self._document, self._start = -1, 0  # the number of the current document, and its first sentence in the shard
-        self._files: dict[str, IO[bytes]] = {}  # none before the first sentence of a shard
-        self._held: dict[str, array[int]] = {}  # numbers that are not written yet, by file
+        # since the last complete shard, by the names of `Counts`
+        self.counts = Counter[str]()
+        # the number of the current document, and its first sentence in the shard
+        self._document = -1
+        self._start = 0
+        # none before the first sentence of a shard
+        self._files: dict[str, IO[bytes]] = {}
+        # numbers that are not written yet, by file
+        self._held: dict[str, array[int]] = {}
         self._stack = ExitStack()  # closes the open files of the shard, then its folder
 
     def __enter__(self) -> Self:
@@ -173,16 +221,22 @@ class ShardWriter:
 
     @property
     def consumed(self) -> int:
-        """How many documents of the input the complete shards account for; some may be on the other side."""
+        """How many documents of the input the complete shards account for; some may be
+        on the other side.
+        """
         return self.shards[-1].consumed if self.shards else 0
 
     @property
     def num_tokens(self) -> int:
         """How many tokens were added, including those of complete shards."""
-        return sum((shard.counts.tokens for shard in self.shards), self.counts["tokens"])
+        return sum(
+            (shard.counts.tokens for shard in self.shards), self.counts["tokens"]
+        )
 
     def add(self, document: int, sentences: Sequence[Sequence[int]]) -> None:
-        """Append the sentences that are not empty to a document; document numbers only grow."""
+        """Append the sentences that are not empty to a document; document numbers only
+        grow.
+        """
         if document != self._document:
             self._end_document()
             self._document = document
@@ -194,12 +248,19 @@ class ShardWriter:
             return
         if not self._files:
             staged = self._stack.enter_context(staged_folder(self._folder / self._name))
-            self._held = {"tokens": array("q"), "sentences": array("q", [0]), "documents": array("q", [0])}
+            self._held = {
+                "tokens": array("q"),
+                "sentences": array("q", [0]),
+                "documents": array("q", [0]),
+            }
             for name in self._held:
                 file = self._files[name] = open(staged / f"{name}.npy", "wb")  # noqa: SIM115
                 self._stack.enter_context(file)
-                file.write(bytes(HEADER_BYTES))  # the header has the length, which is not known yet
-        end, tokens, ends = self.counts["tokens"], self._held["tokens"], self._held["sentences"]
+                # the header has the length, which is not known yet
+                file.write(bytes(HEADER_BYTES))
+        end = self.counts["tokens"]
+        tokens = self._held["tokens"]
+        ends = self._held["sentences"]
         for ids in kept:
             end += len(ids)
             tokens.extend(ids)
@@ -210,11 +271,14 @@ class ShardWriter:
             self._flush()
 
     def finish(self, consumed: int) -> Counts:
-        """Finish the last shard, after `consumed` documents of the input; return the counts of all shards."""
+        """Finish the last shard, after `consumed` documents of the input; return the
+        counts of all shards.
+        """
         self._end_document()
         if self._files:
             self._finish_shard(consumed)
-        return sum((shard.counts for shard in self.shards), Counts(**self.counts))  # empty documents may follow them
+        # empty documents may follow them
+        return sum((shard.counts for shard in self.shards), Counts(**self.counts))
 
     @property
     def _name(self) -> str:
@@ -225,7 +289,9 @@ class ShardWriter:
         if num_sentences:
             self._start += num_sentences
             self._held["documents"].append(self._start)
-            self.counts.update(documents=1, single_sentence_documents=num_sentences == 1)
+            self.counts.update(
+                documents=1, single_sentence_documents=num_sentences == 1
+            )
         elif self._document >= 0:
             self.counts["empty_documents"] += 1
         self._document = -1
@@ -238,39 +304,55 @@ class ShardWriter:
 
     def _finish_shard(self, consumed: int) -> None:
         self._flush()
-        counts, stored, folder = Counts(**self.counts), {}, Path(self._files["tokens"].name).parent
+        counts = Counts(**self.counts)
+        stored = {}
+        folder = Path(self._files["tokens"].name).parent
         for name, file in sorted(self._files.items()):
             file.seek(0)
-            header = {"descr": self._plan.dtypes[name], "fortran_order": False, "shape": (counts.length(name),)}
+            header = {
+                "descr": self._plan.dtypes[name],
+                "fortran_order": False,
+                "shape": (counts.length(name),),
+            }
             np.lib.format.write_array_header_1_0(file, header)
             file.close()
             path = Path(file.name)
-            stored[path.name] = StoredFile(size=path.stat().st_size, blake2b=hash_file(path))
-        record = ShardRecord(name=self._name, consumed=consumed, counts=counts, files=stored)
+            stored[path.name] = StoredFile(
+                size=path.stat().st_size, blake2b=hash_file(path)
+            )
+        record = ShardRecord(
+            name=self._name, consumed=consumed, counts=counts, files=stored
+        )
         write_record(folder / SHARD, record)
         self._stack.close()
         self.shards.append(record)
         self.counts.clear()
-        self._files, self._start = {}, 0
+        self._files = {}
+        self._start = 0
 
 
-# ---- mapping --------------------------------------------------------------------------------------------------------
+# ---- mapping -------------------------------------------------------------------------
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:
     found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino  # one changes whenever the file does
+    # one changes whenever the file does
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 class StampedFile:
     """A mapped file, which must not be read after it has changed.
 
-    Reading beyond the end of a truncated file would kill the process (SIGBUS); other bytes would be trained on.
+    Reading beyond the end of a truncated file would kill the process (SIGBUS); other
+    bytes would be trained on.
     """
 
     def __init__(self, path: Path, stored: StoredFile) -> None:
-        self.path, self.stored, self.stamp = path, stored, _stamp(path)
-        self.advice = build_again(path.parent.parent)  # the file is in a shard, and the shard in its corpus
+        self.path = path
+        self.stored = stored
+        self.stamp = _stamp(path)
+        # the file is in a shard, and the shard in its corpus
+        self.advice = build_again(path.parent.parent)
 
     @property
     def entry(self) -> Json:
@@ -278,23 +360,38 @@ class StampedFile:
         return [*self.stamp, self.stored.blake2b]
 
     def verify(self) -> None:
-        """Read every byte, and compare the hash with that of the bytes that were written."""
+        """Read every byte, and compare the hash with that of the bytes that were
+        written.
+        """
         if (found := hash_file(self.path)) != self.stored.blake2b:
             expected = f"blake2b {self.stored.blake2b[:16]}…"
-            raise damaged(self.path, received=f"blake2b {found[:16]}…", expected=expected, next=self.advice)
+            raise damaged(
+                self.path,
+                received=f"blake2b {found[:16]}…",
+                expected=expected,
+                next=self.advice,
+            )
 
     def require_unchanged(self) -> None:
         """Compare the stamp; if it differs, compare the content."""
         try:
             if (now := _stamp(self.path)) == self.stamp:
                 return
-            if now[0] == self.stored.size and hash_file(self.path) == self.stored.blake2b:
+            if (
+                now[0] == self.stored.size
+                and hash_file(self.path) == self.stored.blake2b
+            ):
                 self.stamp = now
                 return
             received = "other bytes"
         except FileNotFoundError:
             received = "it was deleted"
-        raise DamagedError("LB-340", f"{self.path} changed while it was in use", received=received, next=self.advice)
+        raise DamagedError(
+            "LB-340",
+            f"{self.path} changed while it was in use",
+            received=received,
+            next=self.advice,
+        )
 
 
 @dataclass(frozen=True)
@@ -308,7 +405,9 @@ class Shard:
     files: tuple[StampedFile, ...] = ()  # that the arrays are mapped from
 
     def require_unchanged(self) -> None:
-        """Check that the files have not changed since they were mapped (LB-340); takes microseconds."""
+        """Check that the files have not changed since they were mapped (LB-340); takes
+        microseconds.
+        """
         for file in self.files:
             file.require_unchanged()
 
@@ -320,22 +419,37 @@ class Shard:
     def hash_documents(self) -> Hashes:
         """Hash the tokens of each document, shape (documents,)."""
         runs = pairwise(self.sentences[self.documents].tolist())
-        digests = (blake2b(self.tokens[start:stop].tobytes(), digest_size=8).digest() for start, stop in runs)
+        digests = (
+            blake2b(self.tokens[start:stop].tobytes(), digest_size=8).digest()
+            for start, stop in runs
+        )
         return np.frombuffer(b"".join(digests), np.uint64)
 
 
 def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
     """Map the files of a shard, which must have the sizes that were written."""
-    path, arrays, files = folder / record.name, [], []
+    path = folder / record.name
+    arrays = []
+    files = []
     for name, dtype in plan.dtypes.items():
         length = record.counts.length(name)
-        place, size = path / f"{name}.npy", HEADER_BYTES + length * np.dtype(dtype).itemsize
+        place = path / f"{name}.npy"
+        size = HEADER_BYTES + length * np.dtype(dtype).itemsize
         stored = record.files.get(place.name)
         found = place.stat().st_size if place.is_file() else 0
         if stored is None or not found == stored.size == size:
             received = f"{found:,} bytes" if found else "no such file"
-            raise damaged(place, received=received, expected=f"{size:,} bytes", next=build_again(folder))
+            raise damaged(
+                place,
+                received=received,
+                expected=f"{size:,} bytes",
+                next=build_again(folder),
+            )
         # A plain array indexes faster than a memory map; nothing is copied.
-        arrays.append(np.asarray(np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))))
+        arrays.append(
+            np.asarray(
+                np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))
+            )
+        )
         files.append(StampedFile(place, stored))
     return Shard(arrays[0], arrays[1], arrays[2], path, tuple(files))

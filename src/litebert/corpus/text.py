@@ -1,4 +1,6 @@
-"""Text for a corpus: split inputs into documents, in passages of bounded size, and passages into sentences."""
+"""Text for a corpus: split inputs into documents, in passages of bounded size, and
+passages into sentences.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,22 +16,32 @@ from litebert.reading.source import Names, Source, find_texts, no_content, read_
 from litebert.reading.tables import Row, Scanned, read_parquet, scan_json_lines
 from litebert.tokenizer.models import replace_surrogates
 
-PASSAGE_CHARACTERS = 1 << 16  # from this size on, a passage of a .txt file ends at the next blank line
+# from this size on, a passage of a .txt file ends at the next blank line
+PASSAGE_CHARACTERS = 1 << 16
 LONGEST_PASSAGE = 1 << 20  # from this size on, it ends at the next line end
 CHUNK_CHARACTERS = 1 << 16
-LONGEST_BLOCK = 8_192  # characters passed to sentencex at once; its time grows with the square of their number
-LONG_SENTENCE = 600  # sentences of this many characters or more are split again without their quotation marks
-# Those that sentencex has rules for; for another code it would silently use those of a related language, or of English.
-LANGUAGES = "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te uk"
+# characters passed to sentencex at once; its time grows with the square of their number
+LONGEST_BLOCK = 8_192
+# sentences of this many characters or more are split again without their quotation
+# marks
+LONG_SENTENCE = 600
+# Those that sentencex has rules for; for another code it would silently use those of a
+# related language, or of English.
+LANGUAGES = (
+    "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru"
+    " sk ta te uk"
+)
 
 
 @dataclass(frozen=True)
 class TextSettings:
     """Where documents and sentences end.
 
-    `sentences` are detected in free text (`segment`) or one per line (`line`, the official format). `documents` of a
-    .txt file end at blank lines (`blank-line`), as upstream, or only with the `file`; in .jsonl and .parquet every row
-    is a document. `column` has the text of a row; each element of a list is a document. `language` is for `segment`.
+    `sentences` are detected in free text (`segment`) or one per line (`line`, the
+    official format). `documents` of a .txt file end at blank lines (`blank-line`), as
+    upstream, or only with the `file`; in .jsonl and .parquet every row is a document.
+    `column` has the text of a row; each element of a list is a document. `language` is
+    for `segment`.
     """
 
     sentences: str = "segment"
@@ -41,23 +53,36 @@ class TextSettings:
         for name, pattern, expected in (
             ("sentences", "segment|line", "segment or line"),
             ("documents", "blank-line|file", "blank-line or file"),
-            ("language", LANGUAGES.replace(" ", "|"), f"the nearest of {LANGUAGES}; or --sentences line"),
+            (
+                "language",
+                LANGUAGES.replace(" ", "|"),
+                f"the nearest of {LANGUAGES}; or --sentences line",
+            ),
         ):
             if not re.fullmatch(pattern, value := getattr(self, name)):
                 raise wrong_value(name, value or "nothing", expected)
 
 
-def wrong_value(name: str, received: object, expected: str, *, command: str = "build") -> LitebertError:
-    """Return the error for an option of a `litebert corpus` command with an invalid value."""
-    what, advice = f"--{name} cannot have this value", f"litebert corpus {command} --help"
-    return LitebertError("LB-300", what, received=received, expected=expected, next=advice)
+def wrong_value(
+    name: str, received: object, expected: str, *, command: str = "build"
+) -> LitebertError:
+    """Return the error for an option of a `litebert corpus` command with an invalid
+    value.
+    """
+    what = f"--{name} cannot have this value"
+    advice = f"litebert corpus {command} --help"
+    return LitebertError(
+        "LB-300", what, received=received, expected=expected, next=advice
+    )
 
 
-# ---- documents ------------------------------------------------------------------------------------------------------
+# ---- documents -----------------------------------------------------------------------
 
 
 class Passage(NamedTuple):
-    """Some text of a document, the line or row where it starts, and the number of the document in its input, from 0."""
+    """Some text of a document, the line or row where it starts, and the number of the
+    document in its input, from 0.
+    """
 
     text: str
     line: int
@@ -65,9 +90,13 @@ class Passage(NamedTuple):
 
 
 def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
-    """Yield the documents of one input in order; the end of the file ends a document."""
+    """Yield the documents of one input in order; the end of the file ends a
+    document.
+    """
     if source.kind == ".txt":
-        passages = _text_passages(read_lines(source), ends_at_blank=settings.documents == "blank-line")
+        passages = _text_passages(
+            read_lines(source), ends_at_blank=settings.documents == "blank-line"
+        )
     else:
         passages = _row_passages(source, settings.column)
     has_text = False
@@ -78,23 +107,37 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
         raise no_content(source.name)
 
 
-def read_documents(source: Source, settings: TextSettings) -> Iterator[Iterator[Passage]]:
-    """Yield the passages of each document of one input; they must be read before the next document."""
-    for _, passages in groupby(read_passages(source, settings), key=attrgetter("document")):
+def read_documents(
+    source: Source, settings: TextSettings
+) -> Iterator[Iterator[Passage]]:
+    """Yield the passages of each document of one input; they must be read before the
+    next document.
+    """
+    for _, passages in groupby(
+        read_passages(source, settings), key=attrgetter("document")
+    ):
         yield passages
 
 
-def _text_passages(lines: Iterable[tuple[int, str]], *, ends_at_blank: bool) -> Iterator[Passage]:
+def _text_passages(
+    lines: Iterable[tuple[int, str]], *, ends_at_blank: bool
+) -> Iterator[Passage]:
     held: list[str] = []
-    size, first, document, has_begun = 0, 1, 0, False
+    size = 0
+    first = 1
+    document = 0
+    has_begun = False
     for number, line in lines:
         is_blank = not line or line.isspace()
         wants_end = ends_at_blank or size >= PASSAGE_CHARACTERS
         if held and ((is_blank and wants_end) or size >= LONGEST_PASSAGE):
             yield Passage("\n".join(held), first, document)
-            held, size, has_begun = [], 0, True
+            held = []
+            size = 0
+            has_begun = True
         if is_blank and ends_at_blank and has_begun:
-            document, has_begun = document + 1, False
+            document = document + 1
+            has_begun = False
         if is_blank and not held:
             continue
         first = first if held else number
@@ -105,8 +148,13 @@ def _text_passages(lines: Iterable[tuple[int, str]], *, ends_at_blank: bool) -> 
 
 
 def _row_passages(source: Source, column: str) -> Iterator[Passage]:
-    is_parquet, document = source.kind == ".parquet", 0
-    rows: Iterable[Scanned] = enumerate(read_parquet(source, [column]), 1) if is_parquet else scan_json_lines(source)
+    is_parquet = source.kind == ".parquet"
+    document = 0
+    rows: Iterable[Scanned] = (
+        enumerate(read_parquet(source, [column]), 1)
+        if is_parquet
+        else scan_json_lines(source)
+    )
     for number, row in rows:
         if isinstance(row, LitebertError):
             raise row
@@ -118,10 +166,23 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
 def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
     """Yield the text of a column, or each text of a list, which may be nested."""
     if column not in row:
-        what, present = f"{place}: there is no column {column}", list(map(str, row))
-        expected = f"one of {', '.join(present)}" if present else "an object that is not empty"
-        advice = f"--column with another name: {did_you_mean(column, present)}" if present else "correct this row"
-        raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
+        what = f"{place}: there is no column {column}"
+        present = list(map(str, row))
+        expected = (
+            f"one of {', '.join(present)}" if present else "an object that is not empty"
+        )
+        advice = (
+            f"--column with another name: {did_you_mean(column, present)}"
+            if present
+            else "correct this row"
+        )
+        raise LitebertError(
+            "LB-314",
+            what,
+            received=f"--column {column}",
+            expected=expected,
+            next=advice,
+        )
     left = [row[column]]
     while left:
         value = left.pop()
@@ -130,8 +191,14 @@ def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
         elif isinstance(value, str):
             yield replace_surrogates(value)
         else:
-            what, received = f"{place}: column {column} is not text", "null" if value is None else type(value).__name__
-            raise LitebertError("LB-315", what, received=received, next="name another --column, or remove such rows")
+            what = f"{place}: column {column} is not text"
+            received = "null" if value is None else type(value).__name__
+            raise LitebertError(
+                "LB-315",
+                what,
+                received=received,
+                next="name another --column, or remove such rows",
+            )
 
 
 def read_texts(inputs: Names, *, column: str = "text") -> Iterator[str]:
@@ -143,24 +210,36 @@ def read_texts(inputs: Names, *, column: str = "text") -> Iterator[str]:
 
 
 def require_text(sources: Sequence[Source], settings: TextSettings) -> None:
-    """Refuse, before any work, inputs of a single sentence: they cannot be both trained on and held out."""
-    passages = chain.from_iterable(read_passages(source, settings) for source in sources)
-    sentences = chain.from_iterable(split_sentences(passage.text, settings) for passage in passages)
+    """Refuse, before any work, inputs of a single sentence: they cannot be both trained
+    on and held out.
+    """
+    passages = chain.from_iterable(
+        read_passages(source, settings) for source in sources
+    )
+    sentences = chain.from_iterable(
+        split_sentences(passage.text, settings) for passage in passages
+    )
     if len(list(islice(sentences, 2))) < 2:
         raise too_little_text()
 
 
 def too_little_text() -> LitebertError:
-    """Return the error for inputs without a sentence to train on, or without another one to evaluate on."""
-    what, expected = "there is too little text", "a sentence to train on, and with --held-out another to evaluate on"
-    return LitebertError("LB-343", what, expected=expected, next="rerun the command with more text")
+    """Return the error for inputs without a sentence to train on, or without another
+    one to evaluate on.
+    """
+    what = "there is too little text"
+    expected = "a sentence to train on, and with --held-out another to evaluate on"
+    return LitebertError(
+        "LB-343", what, expected=expected, next="rerun the command with more text"
+    )
 
 
-# ---- sentences ------------------------------------------------------------------------------------------------------
+# ---- sentences -----------------------------------------------------------------------
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s|[。！？][”’」』）]*")
-_QUOTATION_MARK, _OPENING_MARK = re.compile(r"[\"“”„«»]"), re.compile(r"(?<!\S)[\"“”„«»]")
+_QUOTATION_MARK = re.compile(r"[\"“”„«»]")
+_OPENING_MARK = re.compile(r"(?<!\S)[\"“”„«»]")
 
 
 def split_sentences(text: str, settings: TextSettings) -> Iterator[str]:
@@ -169,14 +248,20 @@ def split_sentences(text: str, settings: TextSettings) -> Iterator[str]:
     >>> list(split_sentences("Dr. Smith came. He\\nleft.\\n\\nEnd", TextSettings()))
     ['Dr. Smith came.', 'He\\nleft.', 'End']
     """
-    found = iter(text.split("\n")) if settings.sentences == "line" else _segment(text, settings.language)
+    found = (
+        iter(text.split("\n"))
+        if settings.sentences == "line"
+        else _segment(text, settings.language)
+    )
     for sentence in found:
         if stripped := sentence.strip():
             yield stripped
 
 
 def sentence_chunks(text: str, settings: TextSettings) -> Iterator[list[str]]:
-    """Yield the sentences of a passage in lists of about 65,536 characters, at least one list."""
+    """Yield the sentences of a passage in lists of about 65,536 characters, at least
+    one list.
+    """
     held: list[str] = []
     size = 0
     for sentence in split_sentences(text, settings):
@@ -184,7 +269,8 @@ def sentence_chunks(text: str, settings: TextSettings) -> Iterator[list[str]]:
         size += len(sentence)
         if size >= CHUNK_CHARACTERS:
             yield held
-            held, size = [], 0
+            held = []
+            size = 0
     yield held
 
 
@@ -195,10 +281,13 @@ def _segment(text: str, language: str) -> Iterator[str]:
                 if len(sentence) <= LONG_SENTENCE:
                     yield sentence
                     continue
-                # sentencex keeps long quotations whole: hide the marks, then cut the original. An opening mark becomes
-                # a capital letter, a closing one a space, so each stays with the sentence that it opens or closes.
+                # sentencex keeps long quotations whole: hide the marks, then cut the
+                # original. An opening mark becomes a capital letter, a closing one a
+                # space, so each stays with the sentence that it opens or closes.
                 start = 0
-                for piece in sentencex.segment(language, _QUOTATION_MARK.sub(" ", _OPENING_MARK.sub("A", sentence))):
+                for piece in sentencex.segment(
+                    language, _QUOTATION_MARK.sub(" ", _OPENING_MARK.sub("A", sentence))
+                ):
                     yield sentence[start : start + len(piece)]
                     start += len(piece)
 
@@ -207,8 +296,13 @@ def _blocks(paragraph: str) -> Iterator[str]:
     start = 0
     while len(paragraph) - start > LONGEST_BLOCK:
         limit = start + LONGEST_BLOCK
-        ends = [match.end() for match in _SENTENCE_END.finditer(paragraph, start, limit)]
-        space = max(paragraph.rfind(" ", start, limit), paragraph.rfind("\n", start, limit)) + 1
+        ends = [
+            match.end() for match in _SENTENCE_END.finditer(paragraph, start, limit)
+        ]
+        space = (
+            max(paragraph.rfind(" ", start, limit), paragraph.rfind("\n", start, limit))
+            + 1
+        )
         end = ends[-1] if ends else space if space > start else limit
         yield paragraph[start:end]
         start = end

@@ -1,12 +1,15 @@
 """Eight-bit weights and activations, for inference on a CPU.
 
-Weights are symmetric with one scale per row. Activations are unsigned, with a fixed scale and zero point for each of
-the four products of each step, found by calibration: at each depth, shared weights get inputs of a different range.
-In a trained network, a few channels after a layer norm are far from zero for all tokens. So hidden states are centred
-before rounding, and the product of the weights with their mean is added to the bias.
+Weights are symmetric with one scale per row. Activations are unsigned, with a fixed
+scale and zero point for each of the four products of each step, found by calibration:
+at each depth, shared weights get inputs of a different range. In a trained network, a
+few channels after a layer norm are far from zero for all tokens. So hidden states are
+centred before rounding, and the product of the weights with their mean is added to the
+bias.
 
-torch's (oneDNN's) kernels have no public name; only this file names them. They are tried once per process; if they are
-missing or wrong, the rounded weights are used in float32.
+torch's (oneDNN's) kernels have no public name; only this file names them. They are
+tried once per process; if they are missing or wrong, the rounded weights are used in
+float32.
 """
 
 import warnings
@@ -25,17 +28,21 @@ from litebert.fast import steps
 from litebert.fast.attention import Kernel, Layout, attend_of
 from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
 
-# The inputs of the four products of a step; calibration finds a range for each, in each step.
+# The inputs of the four products of a step; calibration finds a range for each, in each
+# step.
 SITES = ("attention input", "attention result", "feed-forward input", "intermediate")
 NUM_SHIFTED = 2  # of these are shifted by their mean: the inputs of the two blocks
 
 _ADDED = ("add", 1.0, "none", list[float](), "")
 _NUM_DRAWN = 4_096  # sampled numbers per batch, for each product of each step
-_SHRINKS = [1.0 - 0.05 * number for number in range(13)]  # the factors by which the range is tried, from 1 to 0.4
-_SMALLEST = 16_384  # a layer outside the blocks is stored in eight bits from this many weights on
+# the factors by which the range is tried, from 1 to 0.4
+_SHRINKS = [1.0 - 0.05 * number for number in range(13)]
+# a layer outside the blocks is stored in eight bits from this many weights on
+_SMALLEST = 16_384
 
 
-# Layers. The modules compute in float32; files have `quantized` and `scale` instead of `weight`.
+# Layers. The modules compute in float32; files have `quantized` and `scale` instead of
+# `weight`.
 
 
 class Int8Table(nn.Module):
@@ -46,11 +53,14 @@ class Int8Table(nn.Module):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        if weight.is_meta:  # only shapes: computing on the meta device would load torch's compiler
-            scale, quantized = weight.new_empty(len(weight)), torch.empty_like(weight, dtype=torch.int8)
+        # only shapes: computing on the meta device would load torch's compiler
+        if weight.is_meta:
+            scale = weight.new_empty(len(weight))
+            quantized = torch.empty_like(weight, dtype=torch.int8)
         else:
             weight = weight.detach().float()
-            scale = weight.abs().amax(1).clamp(min=1e-12) / 127  # (rows,): the largest weight of a row becomes 127
+            # (rows,): the largest weight of a row becomes 127
+            scale = weight.abs().amax(1).clamp(min=1e-12) / 127
             quantized = (weight / scale[:, None]).round().to(torch.int8)
         self.register_buffer("quantized", quantized)
         self.register_buffer("scale", scale)
@@ -81,32 +91,43 @@ class Int8Embedding(Int8Table):
 
 
 class Int8Calibration(NamedTuple):
-    """The input ranges, shifts and biases of each step's products, found by `calibrate`."""
+    """The input ranges, shifts and biases of each step's products, found by
+    `calibrate`.
+    """
 
     ranges: Float[Tensor, "steps sites 2"]
-    shifts: Float[Tensor, "steps shifted hidden"]  # the means of the inputs of both blocks
-    # Of all products, end to end. A bias includes the product of the mean if the input is shifted by it, otherwise a
-    # correction for rounding the weights; the last bias also includes the mean that the residual lacks.
+    # the means of the inputs of both blocks
+    shifts: Float[Tensor, "steps shifted hidden"]
+    # Of all products, end to end. A bias includes the product of the mean if the input
+    # is shifted by it, otherwise a correction for rounding the weights; the last bias
+    # also includes the mean that the residual lacks.
     biases: Float[Tensor, "steps outputs"]
 
     @classmethod
     def without_numbers(cls, config: AlbertConfig) -> "Int8Calibration":
         """Return tensors of these shapes without values, to be filled from a file."""
-        size, outputs = config.hidden_size, 5 * config.hidden_size + config.intermediate_size
+        size = config.hidden_size
+        outputs = 5 * config.hidden_size + config.intermediate_size
         shapes = ((len(SITES), 2), (NUM_SHIFTED, size), (outputs,))
         return cls(*(torch.empty(config.num_steps, *shape) for shape in shapes))
 
 
 def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
-    """Store the word table, the blocks and other large layers in eight bits, in place."""
+    """Store the word table, the blocks and other large layers in eight bits, in
+    place.
+    """
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             is_in_block = isinstance(module, AttentionBlock | FeedForwardBlock)
-            if isinstance(child, nn.Linear) and (is_in_block or child.weight.numel() >= _SMALLEST):
+            if isinstance(child, nn.Linear) and (
+                is_in_block or child.weight.numel() >= _SMALLEST
+            ):
                 setattr(module, name, Int8Linear(child))
         if isinstance(module, Albert):
             tables: nn.Module = module.embedding
-            assert isinstance(tables.word, nn.Embedding), "this network is in eight bits already"
+            assert isinstance(tables.word, nn.Embedding), (
+                "this network is in eight bits already"
+            )
             tables.word = Int8Embedding(tables.word.weight)
             for field, tensor in calibration._asdict().items():
                 module.register_buffer(field, tensor)
@@ -133,25 +154,34 @@ class ByteGrid(NamedTuple):
         >>> ByteGrid.over(-1.0, 1.55)
         ByteGrid(scale=0.01, zero=100)
         """
-        low, high = min(low, 0.0), max(high, 0.0)
+        low = min(low, 0.0)
+        high = max(high, 0.0)
         scale = max((high - low) / 255, 1e-12)
         return cls(round(scale, 12), round(-low / scale))
 
 
-def quantize(x: Float[Tensor, "rows columns"], grid: ByteGrid) -> UInt8[Tensor, "rows columns"]:
+def quantize(
+    x: Float[Tensor, "rows columns"], grid: ByteGrid
+) -> UInt8[Tensor, "rows columns"]:
     """Round to a grid; return bytes."""
     quantized = torch.quantize_per_tensor(x, grid.scale, grid.zero, torch.quint8)
     # A view of its bytes: int_repr() would copy them.
-    return torch.empty(0, dtype=torch.uint8).set_(quantized.untyped_storage(), 0, quantized.shape, quantized.stride())
+    return torch.empty(0, dtype=torch.uint8).set_(
+        quantized.untyped_storage(), 0, quantized.shape, quantized.stride()
+    )
 
 
 class Product:
-    """x W^T + b from bytes and the concatenated eight-bit weights of layers, fused with the operation that follows."""
+    """x W^T + b from bytes and the concatenated eight-bit weights of layers, fused with
+    the operation that follows.
+    """
 
     def __init__(self, *layers: nn.Module) -> None:
         found = [layer for layer in layers if isinstance(layer, Int8Linear)]
         scale = torch.cat([layer.scale for layer in found]).float()
-        weight = torch.ops.onednn.qlinear_prepack(torch.cat([layer.quantized for layer in found]), None)
+        weight = torch.ops.onednn.qlinear_prepack(
+            torch.cat([layer.quantized for layer in found]), None
+        )
         self._weight = (weight, scale, torch.zeros(len(scale), dtype=torch.int32))
         self._multiply = torch.ops.onednn.qlinear_pointwise
 
@@ -166,66 +196,111 @@ class Product:
         onto: ByteGrid | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """Return the product, activated or added to `add`, in `dtype` or, with `onto`, as bytes of that grid."""
-        result = (1.0, 0, dtype) if onto is None else (*onto, torch.uint8)  # scale, zero point and dtype
+        """Return the product, activated or added to `add`, in `dtype` or, with `onto`,
+        as bytes of that grid.
+        """
+        # scale, zero point and dtype
+        result = (1.0, 0, dtype) if onto is None else (*onto, torch.uint8)
         total: Tensor
         if add is not None:
-            total = self._multiply.binary(x, *grid, *self._weight, add, bias, *result, 1.0, 0, *_ADDED)
+            total = self._multiply.binary(
+                x, *grid, *self._weight, add, bias, *result, 1.0, 0, *_ADDED
+            )
             return total
-        # GELU's exact form is faster than its tanh form; they differ by less than 5e-4, a fraction of any grid's step.
+        # GELU's exact form is faster than its tanh form; they differ by less than 5e-4,
+        # a fraction of any grid's step.
         name, variant = steps.FUSED_ACTIVATIONS[activation]
         variant = "none" if name == "gelu" else variant
-        total = self._multiply.default(x, *grid, *self._weight, bias, *result, name, [], variant)
+        total = self._multiply.default(
+            x, *grid, *self._weight, bias, *result, name, [], variant
+        )
         return total
 
 
 @lru_cache
 def kernels_work() -> bool:
-    """Return whether this CPU's eight-bit products exist and are right at extreme values, where old CPUs saturate."""
-    draws, grid = torch.Generator().manual_seed(0), ByteGrid(0.01, 128)
+    """Return whether this CPU's eight-bit products exist and are right at extreme
+    values, where old CPUs saturate.
+    """
+    draws = torch.Generator().manual_seed(0)
+    grid = ByteGrid(0.01, 128)
     x, weight = (torch.rand(rows, 256, generator=draws) < 0.5 for rows in (32, 64))
-    ends, layer = torch.where(x, 1.27, -1.28), Int8Linear(nn.Linear(256, 64, device="meta"))
-    layer.quantized, layer.scale = torch.where(weight, 127, -127).to(torch.int8), torch.full((64,), 0.01)
+    ends = torch.where(x, 1.27, -1.28)
+    layer = Int8Linear(nn.Linear(256, 64, device="meta"))
+    layer.quantized = torch.where(weight, 127, -127).to(torch.int8)
+    layer.scale = torch.full((64,), 0.01)
     try:
-        with warnings.catch_warnings(action="ignore"):  # quantized tensors are deprecated
+        # quantized tensors are deprecated
+        with warnings.catch_warnings(action="ignore"):
             rounded = quantize(ends, grid)
         found = Product(layer)(rounded, grid, torch.zeros(64))
-    except (AttributeError, RuntimeError):  # torch has no kernel of this name, or none for this CPU
+    except (AttributeError, RuntimeError):
+        # torch has no kernel of this name, or none for this CPU
         return False
     is_right = torch.allclose(found, F.linear(ends, layer.weight), rtol=1e-3, atol=1e-2)
     return is_right and torch.equal(rounded, x.to(torch.uint8) * 255)
 
 
 def int8_steps(albert: Albert, *, extra: tuple[Kernel, ...] = ()) -> list[steps.Step]:
-    """Return all steps of an eight-bit network: each block is packed once, and bound to the calibration of each step.
+    """Return all steps of an eight-bit network: each block is packed once, and bound to
+    the calibration of each step.
 
-    Between the two blocks of a step, hidden states are shifted by the step's second mean.
+    Between the two blocks of a step, hidden states are shifted by the step's second
+    mean.
     """
-    ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
+    ranges, shifts, biases = (
+        albert.get_buffer(name) for name in Int8Calibration._fields
+    )
     attend = attend_of(albert.config, in_rectangles=True, extra=extra)
     inner = torch.bfloat16 if steps.packing_pays(torch.bfloat16) else torch.float32
-    attention, feed_forward = albert.attention, albert.feed_forward
-    first = [(Product(each.query, each.key, each.value), Product(each.output)) for each in attention]
-    second = [(Product(each.intermediate), Product(each.output)) for each in feed_forward]
+    attention = albert.attention
+    feed_forward = albert.feed_forward
+    first = [
+        (Product(each.query, each.key, each.value), Product(each.output))
+        for each in attention
+    ]
+    second = [
+        (Product(each.intermediate), Product(each.output)) for each in feed_forward
+    ]
     norms = [steps.norm_of(each.norm, torch.float32) for each in feed_forward]
-    hidden, wide_size = albert.config.hidden_size, albert.config.intermediate_size
+    hidden = albert.config.hidden_size
+    wide_size = albert.config.intermediate_size
 
     def bind(step: int, i: int, j: int) -> steps.Step:
-        of_input, of_mixed, of_middle, of_wide = (ByteGrid.over(*ends) for ends in ranges[step].tolist())
+        of_input, of_mixed, of_middle, of_wide = (
+            ByteGrid.over(*ends) for ends in ranges[step].tolist()
+        )
         parts = torch.split(biases[step], [3 * hidden, hidden, wide_size, hidden])
         project_bias, mix_bias, wide_bias, output_bias = parts
         (project, mix), (widen, output) = first[i], second[j]
-        norm, act, (mean, mean_after) = attention[i].norm, feed_forward[j].hidden_act, shifts[step]
-        norm_bias = norm.bias - mean_after  # so the next products read centred inputs; their biases compensate
+        norm, act, (mean, mean_after) = (
+            attention[i].norm,
+            feed_forward[j].hidden_act,
+            shifts[step],
+        )
+        # so the next products read centred inputs; their biases compensate
+        norm_bias = norm.bias - mean_after
         attention_layers = steps.AttentionLayers(
-            project=lambda x, _: project(quantize(x - mean, of_input), of_input, project_bias, dtype=inner),
+            project=lambda x, _: project(
+                quantize(x - mean, of_input), of_input, project_bias, dtype=inner
+            ),
             attend=attend,
-            output=lambda x, y: mix(quantize(x.float(), of_mixed), of_mixed, mix_bias, add=y),
-            norm=lambda x: F.layer_norm(x, norm.normalized_shape, norm.weight, norm_bias, norm.eps),
+            output=lambda x, y: mix(
+                quantize(x.float(), of_mixed), of_mixed, mix_bias, add=y
+            ),
+            norm=lambda x: F.layer_norm(
+                x, norm.normalized_shape, norm.weight, norm_bias, norm.eps
+            ),
             heads=attention[i].heads,
         )
         feed_forward_layers = steps.FeedForwardLayers(
-            intermediate=lambda x, _: widen(quantize(x, of_middle), of_middle, wide_bias, activation=act, onto=of_wide),
+            intermediate=lambda x, _: widen(
+                quantize(x, of_middle),
+                of_middle,
+                wide_bias,
+                activation=act,
+                onto=of_wide,
+            ),
             output=lambda x, y: output(x, of_wide, output_bias, add=y),
             norm=norms[j],
         )
@@ -239,12 +314,21 @@ def int8_steps(albert: Albert, *, extra: tuple[Kernel, ...] = ()) -> list[steps.
 
 @torch.no_grad()
 def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
-    """Return the ranges, shifts and biases of each step's products, observed on batches."""
+    """Return the ranges, shifts and biases of each step's products, observed on
+    batches.
+    """
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
     remaining = chain(*observers)
 
-    def observe(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _: float) -> steps.Linear:
-        observer, linear = next(remaining), steps.packed_linear(weight, bias, dtype, activation)
+    def observe(
+        weight: Tensor,
+        bias: Tensor,
+        dtype: torch.dtype,
+        activation: Activation,
+        _: float,
+    ) -> steps.Linear:
+        observer = next(remaining)
+        linear = steps.packed_linear(weight, bias, dtype, activation)
 
         def apply(x: Tensor, residual: Tensor | None) -> Tensor:
             observer.see(x[:num_tokens])  # the rows after these are padding
@@ -253,57 +337,93 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
         return apply
 
     # The products of a step are made in the order of SITES.
-    seen_steps = [step for each in albert.plan for step in steps.make_steps(albert, observe, plan=[each])]
+    seen_steps = [
+        step
+        for each in albert.plan
+        for step in steps.make_steps(albert, observe, plan=[each])
+    ]
     for batch in batches:  # the network itself is never modified
-        num_tokens, layout, hidden = len(batch.ids), Layout(batch), albert.embedding(batch).to(albert.dtype)
+        num_tokens = len(batch.ids)
+        layout = Layout(batch)
+        hidden = albert.embedding(batch).to(albert.dtype)
         for step in seen_steps:
             hidden = step(hidden, layout)
 
-    ranges, shifts, biases = [], [], []
+    ranges = []
+    shifts = []
+    biases = []
     for (i, j), seen in zip(albert.plan, observers, strict=True):
-        mixing, widening = albert.attention[i], albert.feed_forward[j]
-        first, mixed, second, wide = (observer.total / observer.num_rows for observer in seen)  # means by channel
+        mixing = albert.attention[i]
+        widening = albert.feed_forward[j]
+        # means by channel
+        first, mixed, second, wide = (
+            observer.total / observer.num_rows for observer in seen
+        )
         parts = [project(first) for project in (mixing.query, mixing.key, mixing.value)]
         parts += [_correct_bias(mixing.output, mixed), widening.intermediate(second)]
-        biases.append(torch.cat([*parts, _correct_bias(widening.output, wide) + second]))  # (5 hidden + intermediate,)
+        # (5 hidden + intermediate,)
+        biases.append(
+            torch.cat([*parts, _correct_bias(widening.output, wide) + second])
+        )
         shifts.append(torch.stack([first, second]))  # (2, hidden)
         centres: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
-        ranges.append([each.range(centre) for each, centre in zip(seen, centres, strict=True)])
-    return Int8Calibration(torch.tensor(ranges), torch.stack(shifts), torch.stack(biases))
+        ranges.append(
+            [each.range(centre) for each, centre in zip(seen, centres, strict=True)]
+        )
+    return Int8Calibration(
+        torch.tensor(ranges), torch.stack(shifts), torch.stack(biases)
+    )
 
 
 def _correct_bias(linear: nn.Linear, mean: Tensor) -> Tensor:
-    """Return the bias, corrected for the effect of rounding the weights on the mean product."""
+    """Return the bias, corrected for the effect of rounding the weights on the mean
+    product.
+    """
     lost: Tensor = linear(mean) - Int8Linear(linear)(mean)
     return linear.bias + lost
 
 
 class Observer:
-    """Observes the inputs of a product: extremes and sum of each channel, the number of rows, and a sample of them."""
+    """Observes the inputs of a product: extremes and sum of each channel, the number of
+    rows, and a sample of them.
+    """
 
     def __init__(self) -> None:
-        self._low, self._high = torch.tensor(torch.inf), torch.tensor(-torch.inf)
-        self.total, self.num_rows, self._rows = torch.zeros(()), 0, list[Tensor]()
+        self._low = torch.tensor(torch.inf)
+        self._high = torch.tensor(-torch.inf)
+        self.total = torch.zeros(())
+        self.num_rows = 0
+        self._rows = list[Tensor]()
         self._draws = torch.Generator().manual_seed(0)
 
     def see(self, x: Tensor) -> None:
         """Observe an input (rows, channels)."""
-        self._low, self._high = self._low.minimum(x.amin(0)), self._high.maximum(x.amax(0))
-        self.total, self.num_rows = self.total + x.sum(0), self.num_rows + len(x)
+        self._low, self._high = (
+            self._low.minimum(x.amin(0)),
+            self._high.maximum(x.amax(0)),
+        )
+        self.total = self.total + x.sum(0)
+        self.num_rows = self.num_rows + len(x)
         size = (max(1, _NUM_DRAWN // x.shape[1]),)
         self._rows.append(x[torch.randint(len(x), size, generator=self._draws)])
 
     def range(self, shift: Tensor | float) -> tuple[float, float]:
-        """Return the range with the least rounding error, among shrunken versions of the range between the extremes.
+        """Return the range with the least rounding error, among shrunken versions of
+        the range between the extremes.
 
         Clipping a rare extreme costs less than a coarser grid for everything else.
         """
-        low, high = float((self._low - shift).min()), float((self._high - shift).max())
+        low = float((self._low - shift).min())
+        high = float((self._high - shift).max())
         sample = torch.cat(self._rows) - shift  # (sampled rows, channels)
 
         def error(ends: tuple[float, float]) -> float:
             grid = ByteGrid.over(*ends)
-            rounded = torch.fake_quantize_per_tensor_affine(sample, grid.scale, grid.zero, 0, 255)
+            rounded = torch.fake_quantize_per_tensor_affine(
+                sample, grid.scale, grid.zero, 0, 255
+            )
             return float((rounded - sample).square().mean())
 
-        return min(((min(low, 0.0) * s, max(high, 0.0) * s) for s in _SHRINKS), key=error)
+        return min(
+            ((min(low, 0.0) * s, max(high, 0.0) * s) for s in _SHRINKS), key=error
+        )

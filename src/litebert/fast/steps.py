@@ -1,12 +1,15 @@
-"""The engine, set as `albert.engine`: it computes a network in training or, with packed weights, in inference.
+"""The engine, set as `albert.engine`: it computes a network in training or, with packed
+weights, in inference.
 
     accelerate(network.albert)     # from now on, the same numbers faster
     pack(network.eval().albert)    # and faster still, until the weights change
 
-A step applies two blocks of `litebert.nn.model`, whose products are prepared once for all steps that share them. Query,
-key and value are one product, the number of rows is rounded up to one of a few, and the last step computes only the
-rows that are needed. Products for training are prepared here; so are those for inference on a CPU, with weights packed
-in the layout of its matrix kernels. Eight-bit products are prepared in `litebert.fast.int8`.
+A step applies two blocks of `litebert.nn.model`, whose products are prepared once for
+all steps that share them. Query, key and value are one product, the number of rows is
+rounded up to one of a few, and the last step computes only the rows that are needed.
+Products for training are prepared here; so are those for inference on a CPU, with
+weights packed in the layout of its matrix kernels. Eight-bit products are prepared in
+`litebert.fast.int8`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,18 +27,38 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import Activation, Backend
 from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Kernel, Layout, attend_of, time_each
-from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, device_of, pad_rows
+from litebert.nn import (
+    ACTIVATIONS,
+    Albert,
+    AttentionBlock,
+    Batch,
+    Network,
+    device_of,
+    pad_rows,
+)
 
 # The dtype of activations for each precision.
-DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES: dict[str, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
-"""(x, residual) -> x W^T + b, possibly activated, plus the residual if there is one; often a single kernel."""
-MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation, float], Linear]
-"""(weight, bias, dtype, activation, dropout_prob) -> a linear layer; dropout applies before the residual is added."""
+"""(x, residual) -> x W^T + b, possibly activated, plus the residual if there is one;
+often a single kernel.
+"""
+MakeLinear: TypeAlias = Callable[
+    [Tensor, Tensor, torch.dtype, Activation, float], Linear
+]
+"""(weight, bias, dtype, activation, dropout_prob) -> a linear layer; dropout applies
+before the residual is added.
+"""
 Norm: TypeAlias = Callable[[Tensor], Tensor]
 Step: TypeAlias = Callable[[Tensor, Layout], Tensor]
-"""(hidden, layout) -> hidden, of the layout's queries; both may end with rows that belong to no sequence."""
+"""(hidden, layout) -> hidden, of the layout's queries; both may end with rows that
+belong to no sequence.
+"""
 
 
 # Steps, and their preparation
@@ -61,16 +84,26 @@ class FeedForwardLayers(NamedTuple):
 
 
 def block(
-    attention: AttentionLayers, feed_forward: FeedForwardLayers, x: Float[Tensor, "rows hidden"], layout: Layout
+    attention: AttentionLayers,
+    feed_forward: FeedForwardLayers,
+    x: Float[Tensor, "rows hidden"],
+    layout: Layout,
 ) -> Float[Tensor, "query_rows hidden"]:
-    """Return norm(x + attention(x)), then norm(x + feed_forward(x)), for the queries of the layout."""
-    num_tokens, x = layout.batch.ids.shape[0], pad_rows(x)
-    projected = torch.unflatten(attention.project(x, None), -1, (3, *attention.heads))  # (rows, 3, heads, head_size)
+    """Return norm(x + attention(x)), then norm(x + feed_forward(x)), for the queries of
+    the layout.
+    """
+    num_tokens = layout.batch.ids.shape[0]
+    x = pad_rows(x)
+    # (rows, 3, heads, head_size)
+    projected = torch.unflatten(attention.project(x, None), -1, (3, *attention.heads))
     if x.shape[0] > num_tokens:  # a slice costs a copy in the backward pass
         projected = projected[:num_tokens]
     query, key, value = projected.unbind(1)
-    mixed = attention.attend(query[layout.queries], key, value, layout, attention.dropout_prob)
-    # Selected here, not with the query above: the order in which gradients of x are summed affects their last bits.
+    mixed = attention.attend(
+        query[layout.queries], key, value, layout, attention.dropout_prob
+    )
+    # Selected here, not with the query above: the order in which gradients of x are
+    # summed affects their last bits.
     x = pad_rows(x[layout.queries])
     x = attention.norm(attention.output(pad_rows(mixed).flatten(-2), x))
     return feed_forward.norm(feed_forward.output(feed_forward.intermediate(x, None), x))
@@ -84,23 +117,56 @@ def make_steps(
     plan: Sequence[tuple[int, int]] | None = None,
     extra: tuple[Kernel, ...] = (),
 ) -> list[Step]:
-    """Prepare each block of a plan (by default, the encoder's) once, and return the steps of the plan."""
-    plan, dtype = albert.plan if plan is None else plan, albert.dtype
+    """Prepare each block of a plan (by default, the encoder's) once, and return the
+    steps of the plan.
+    """
+    plan = albert.plan if plan is None else plan
+    dtype = albert.dtype
     is_on_cpu = device_of(albert).type == "cpu"
-    attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training, extra=extra)
+    attend = attend_of(
+        albert.config, in_rectangles=is_on_cpu and not for_training, extra=extra
+    )
 
-    attention, feed_forward = {}, {}
+    attention = {}
+    feed_forward = {}
     for i in {i for i, _ in plan}:
         plain = albert.attention[i]
         project = linear(*projection(plain), dtype, "linear", 0.0)
-        output = linear(plain.output.weight, plain.output.bias, dtype, "linear", plain.dropout.p * plain.training)
+        output = linear(
+            plain.output.weight,
+            plain.output.bias,
+            dtype,
+            "linear",
+            plain.dropout.p * plain.training,
+        )
         dropout_prob = plain.attention_dropout_prob * plain.training
-        attention[i] = AttentionLayers(project, attend, output, norm_of(plain.norm, dtype), plain.heads, dropout_prob)
+        attention[i] = AttentionLayers(
+            project,
+            attend,
+            output,
+            norm_of(plain.norm, dtype),
+            plain.heads,
+            dropout_prob,
+        )
     for j in {j for _, j in plan}:
         wide = albert.feed_forward[j]
-        intermediate = linear(wide.intermediate.weight, wide.intermediate.bias, dtype, wide.hidden_act, 0.0)
-        output = linear(wide.output.weight, wide.output.bias, dtype, "linear", wide.dropout.p * wide.training)
-        feed_forward[j] = FeedForwardLayers(intermediate, output, norm_of(wide.norm, dtype))
+        intermediate = linear(
+            wide.intermediate.weight,
+            wide.intermediate.bias,
+            dtype,
+            wide.hidden_act,
+            0.0,
+        )
+        output = linear(
+            wide.output.weight,
+            wide.output.bias,
+            dtype,
+            "linear",
+            wide.dropout.p * wide.training,
+        )
+        feed_forward[j] = FeedForwardLayers(
+            intermediate, output, norm_of(wide.norm, dtype)
+        )
     return [partial(block, attention[i], feed_forward[j]) for i, j in plan]
 
 
@@ -114,17 +180,28 @@ def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
 
 
 class Engine:
-    """Computes the states of an encoder, with packed steps if its weights are packed, otherwise with training steps."""
+    """Computes the states of an encoder, with packed steps if its weights are packed,
+    otherwise with training steps.
+    """
 
     def __init__(self) -> None:
         self.is_checkpointed = False
-        self.backend: str | None = None  # what computes with packed weights; None: they are not packed
+        # what computes with packed weights; None: they are not packed
+        self.backend: str | None = None
         self.packed: Sequence[Step] | None = None
-        self.stamps: list[tuple[int, int]] = []  # of each packed weight: its address, and how often it was written
+        # of each packed weight: its address, and how often it was written
+        self.stamps: list[tuple[int, int]] = []
 
-    def __call__(self, albert: Albert, batch: Batch, queries: Tensor | None = None) -> Iterator[Tensor]:
-        """Yield the states as `Albert.states` does, up to its depth; the last step computes only `queries`."""
-        steps, num_tokens, order, layout = self.steps(albert), len(batch.ids), None, Layout(batch)
+    def __call__(
+        self, albert: Albert, batch: Batch, queries: Tensor | None = None
+    ) -> Iterator[Tensor]:
+        """Yield the states as `Albert.states` does, up to its depth; the last step
+        computes only `queries`.
+        """
+        steps = self.steps(albert)
+        num_tokens = len(batch.ids)
+        order = None
+        layout = Layout(batch)
         yield (hidden := albert.embedding(batch).to(albert.dtype))
         for number, step in enumerate(steps, start=1):
             if number == len(steps) and queries is not None:
@@ -134,73 +211,113 @@ class Engine:
             yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
 
     def steps(self, albert: Albert) -> Sequence[Step]:
-        """Return the steps up to the depth of the encoder; drop packed weights if the originals have changed."""
+        """Return the steps up to the depth of the encoder; drop packed weights if the
+        originals have changed.
+        """
         if albert.training:
             self.backend = self.packed = None
         if self.backend is None or torch.is_grad_enabled():
             steps = make_steps(albert, plain_linear, for_training=True)[: albert.depth]
-            return [partial(checkpoint, s, use_reentrant=False) for s in steps] if self.is_checkpointed else steps
+            return (
+                [partial(checkpoint, s, use_reentrant=False) for s in steps]
+                if self.is_checkpointed
+                else steps
+            )
 
-        # Each call checks whether a weight was replaced or written to. It takes 20 us, a third of `parameters()`.
+        # Each call checks whether a weight was replaced or written to. It takes 20 us,
+        # a third of `parameters()`.
         modules: list[nn.Module] = [albert]
         for module in modules:  # the list grows as children are appended
-            modules += [child for child in module._modules.values() if child is not None]
-        weights = [weight for module in modules for weight in module._parameters.values() if weight is not None]
-        stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
+            modules += [
+                child for child in module._modules.values() if child is not None
+            ]
+        weights = [
+            weight
+            for module in modules
+            for weight in module._parameters.values()
+            if weight is not None
+        ]
+        stamps = [
+            (w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights
+        ]
         if self.packed is not None and stamps != self.stamps:
             self.backend = self.packed = None
             return self.steps(albert)
         if self.packed is None:
             from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
-            self.stamps, extra = stamps, tuple[Kernel, ...]()
+            self.stamps = stamps
+            extra = tuple[Kernel, ...]()
             if self.backend != "torch":
                 from litebert.fast.graphs import add_graphs, attention_graph
 
                 extra = (attention_graph(torch.get_num_threads()),)
-            has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights are used in float32
+            # without these kernels, rounded weights are used in float32
+            has_int8 = is_int8(albert) and kernels_work()
             make = int8_steps if has_int8 else partial(make_steps, linear=packed_linear)
             self.packed = make(albert, extra=extra)
             if self.backend != "torch":
-                self.packed = add_graphs(albert, self.packed, is_forced=self.backend == "onnxruntime")
+                self.packed = add_graphs(
+                    albert, self.packed, is_forced=self.backend == "onnxruntime"
+                )
         return self.packed[: albert.depth]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out packed weights, whose addresses and layouts belong to this process: a copy packs its own."""
+        """Leave out packed weights, whose addresses and layouts belong to this process:
+        a copy packs its own.
+        """
         return self.__dict__ | {"packed": None}
 
 
 def accelerate(albert: Albert) -> Engine:
-    """Attach the engine to an encoder, and return the engine; results are the same, but computed faster."""
+    """Attach the engine to an encoder, and return the engine; results are the same, but
+    computed faster.
+    """
     if not isinstance(albert.engine, Engine):
         albert.engine = Engine()
     return albert.engine
 
 
 def checkpoint_gradients(albert: Albert) -> None:
-    """Turn on gradient checkpointing: keep only the input of each step, and recompute the rest in the backward pass."""
+    """Turn on gradient checkpointing: keep only the input of each step, and recompute
+    the rest in the backward pass.
+    """
     accelerate(albert).is_checkpointed = True
 
 
 @torch.no_grad()
 def pack(albert: Albert, backend: str = "torch") -> None:
-    """Pack the current weights for inference, in eight bits if they are stored that way.
+    """Pack the current weights for inference, in eight bits if they are stored that
+    way.
 
-    Training and gradients use the original weights; if those change, the packed ones are dropped. "onnxruntime" does
-    the attention wherever it is faster, and single short texts with one graph per distinct step, if the network is in
-    fp32 and its operators exist there. "auto" does so if onnxruntime is installed, and uses graphs only if faster.
+    Training and gradients use the original weights; if those change, the packed ones
+    are dropped. "onnxruntime" does the attention wherever it is faster, and single
+    short texts with one graph per distinct step, if the network is in fp32 and its
+    operators exist there. "auto" does so if onnxruntime is installed, and uses graphs
+    only if faster.
     """
     if backend not in get_args(Backend):
-        raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')
-    is_absent = backend == "auto" and not all(find_spec(package) for package in ("onnx", "onnxruntime"))
+        raise no_such_name(
+            "LB-975",
+            "there is no such backend",
+            str(backend),
+            get_args(Backend),
+            next='backend="auto"',
+        )
+    is_absent = backend == "auto" and not all(
+        find_spec(package) for package in ("onnx", "onnxruntime")
+    )
     engine = accelerate(albert)
-    engine.backend, engine.packed = "torch" if is_absent else backend, None
+    engine.backend = "torch" if is_absent else backend
+    engine.packed = None
     engine.steps(albert)
 
 
 @torch.no_grad()
 def is_packed(albert: Albert) -> bool:
-    """Return whether the current weights are packed; in a copy of a packed network, pack them first."""
+    """Return whether the current weights are packed; in a copy of a packed network,
+    pack them first.
+    """
     engine = albert.engine
     if not isinstance(engine, Engine) or engine.backend is None:
         return False
@@ -211,31 +328,52 @@ def is_packed(albert: Albert) -> bool:
 def refuse_non_finite(network: Network) -> None:
     """Make a network raise LB-472 instead of returning outputs that are not finite."""
     for child in network.children():
-        for module in child if isinstance(child, nn.ModuleList) else [child]:  # the heads after each step
+        # the heads after each step
+        for module in child if isinstance(child, nn.ModuleList) else [child]:
             module.register_forward_hook(_check_outputs)
 
 
-def _check_outputs(module: nn.Module, _inputs: object, outputs: Tensor | tuple[Tensor, ...]) -> None:
+def _check_outputs(
+    module: nn.Module, _inputs: object, outputs: Tensor | tuple[Tensor, ...]
+) -> None:
     tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
     # A finite sum implies finite numbers, but a sum of finite numbers may overflow.
     if all(isfinite(x.detach().sum()) or bool(x.isfinite().all()) for x in tensors):
         return
-    held = {name: x for name, x in module.state_dict().items() if x.numel() and not x.is_meta}
+    held = {
+        name: x
+        for name, x in module.state_dict().items()
+        if x.numel() and not x.is_meta
+    }
     weights = {name: x.float().abs().max().item() for name, x in held.items()}
-    name = max(weights, key=lambda name: (weights[name] != weights[name], weights[name]))  # NaN ranks highest
-    what, received = "the network returns NaN or infinity", f"the largest weight is {weights[name]:.3g}, in {name}"
-    expected, advice = "finite weights, usually below 100", "make or fetch the model again; in bf16, try fp32 first"
-    raise DamagedError("LB-472", what, received=received, expected=expected, next=advice)
+    # NaN ranks highest
+    name = max(
+        weights, key=lambda name: (weights[name] != weights[name], weights[name])
+    )
+    what = "the network returns NaN or infinity"
+    received = f"the largest weight is {weights[name]:.3g}, in {name}"
+    expected = "finite weights, usually below 100"
+    advice = "make or fetch the model again; in bf16, try fp32 first"
+    raise DamagedError(
+        "LB-472", what, received=received, expected=expected, next=advice
+    )
 
 
-# With torch's public functions: weights are joined and cast once for all steps; dropout and gradients are supported
+# With torch's public functions: weights are joined and cast once for all steps; dropout
+# and gradients are supported
 
 
 def plain_linear(
-    weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, dropout_prob: float = 0.0
+    weight: Tensor,
+    bias: Tensor,
+    dtype: torch.dtype,
+    activation: Activation,
+    dropout_prob: float = 0.0,
 ) -> Linear:
     """Return (x, y) -> activation(x W^T + b), or y + dropout(x W^T + b)."""
-    use_weight, use_bias, activate = cast(weight, dtype), cast(bias, dtype), ACTIVATIONS[activation]
+    use_weight = cast(weight, dtype)
+    use_bias = cast(bias, dtype)
+    activate = ACTIVATIONS[activation]
 
     def apply(x: Tensor, y: Tensor | None) -> Tensor:
         product = F.linear(x, use_weight(), use_bias())
@@ -248,15 +386,20 @@ def plain_linear(
 def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     """Return a layer norm on rows of `dtype`."""
     if dtype == torch.float16 and norm.weight.device.type == "cpu":
-        dtype = norm.weight.dtype  # with fp16 weights, it keeps 1 / sqrt(variance + eps) in fp16: infinite for padding
-    scale, shift = cast(norm.weight, dtype), cast(norm.bias, dtype)
+        # with fp16 weights, it keeps 1 / sqrt(variance + eps) in fp16: infinite for
+        # padding
+        dtype = norm.weight.dtype
+    scale = cast(norm.weight, dtype)
+    shift = cast(norm.bias, dtype)
     return lambda x: F.layer_norm(x, norm.normalized_shape, scale(), shift(), norm.eps)
 
 
 def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
-    """Return a function to call at each use of a weight: it returns the weight in `dtype`, which was cast once.
+    """Return a function to call at each use of a weight: it returns the weight in
+    `dtype`, which was cast once.
 
-    The gradients of a shared block's uses are summed in float32: in bf16, a sum loses terms below 1/256 of itself.
+    The gradients of a shared block's uses are summed in float32: in bf16, a sum loses
+    terms below 1/256 of itself.
     """
     if weight.dtype == dtype:
         return lambda: weight
@@ -272,7 +415,9 @@ def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
 
 
 class _Use(torch.autograd.Function):
-    """Returns the copy; in the backward pass, gives its gradient to the weight, in the weight's precision."""
+    """Returns the copy; in the backward pass, gives its gradient to the weight, in the
+    weight's precision.
+    """
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, copied: Tensor) -> Tensor:
@@ -289,11 +434,13 @@ def sum_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-# For inference on a CPU: weights packed once, without dropout or gradients. torch has the kernels (oneDNN's) but no
-# public name for them. They are tried once per process, and replaced by public ones if missing, wrong or slower.
+# For inference on a CPU: weights packed once, without dropout or gradients. torch has
+# the kernels (oneDNN's) but no public name for them. They are tried once per process,
+# and replaced by public ones if missing, wrong or slower.
 
 _PIECE = 384
-FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {  # the kernel's names for them, and their variants
+# the kernel's names for them, and their variants
+FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "gelu_new": ("gelu", "tanh"),
     "gelu_pytorch_tanh": ("gelu", "tanh"),
     "gelu": ("gelu", "none"),
@@ -304,7 +451,11 @@ FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {  # the kernel's names f
 
 
 def packed_linear(
-    weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _dropout_prob: float = 0.0
+    weight: Tensor,
+    bias: Tensor,
+    dtype: torch.dtype,
+    activation: Activation,
+    _dropout_prob: float = 0.0,
 ) -> Linear:
     """Return (x, y) -> activation(x W^T + b), or y + x W^T + b, on rows of `dtype`."""
     if weight.device.type != "cpu" or not packing_pays(dtype):
@@ -314,22 +465,38 @@ def packed_linear(
 
 @lru_cache
 def packing_pays(dtype: torch.dtype) -> bool:
-    """Return whether packed products exist here, are right, and are not slower (a check of 10 ms)."""
+    """Return whether packed products exist here, are right, and are not slower (a check
+    of 10 ms).
+    """
     draws = torch.Generator().manual_seed(0)
-    weight, bias = (torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,)))
-    rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
-    theirs, tolerance = plain_linear(weight, bias, dtype, "linear"), torch.finfo(dtype).eps * 768
+    weight, bias = (
+        torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,))
+    )
+    rows = [
+        torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)
+    ]
+    theirs = plain_linear(weight, bias, dtype, "linear")
+    tolerance = torch.finfo(dtype).eps * 768
     try:
         ours = onednn_linear(weight, bias, "linear")
-        pairs = [(ours(x, y).float(), theirs(x, y).float()) for x in rows for y in (None, x)]
-    except (AttributeError, RuntimeError):  # torch has no kernel of this name, or none in this dtype for this CPU
+        pairs = [
+            (ours(x, y).float(), theirs(x, y).float()) for x in rows for y in (None, x)
+        ]
+    except (AttributeError, RuntimeError):
+        # torch has no kernel of this name, or none in this dtype for this CPU
         return False
-    packed, unpacked = time_each(*(partial(linear, rows[-1], None) for linear in (ours, theirs)), rounds=5)
-    return packed < 1.3 * unpacked and all(torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs)
+    packed, unpacked = time_each(
+        *(partial(linear, rows[-1], None) for linear in (ours, theirs)), rounds=5
+    )
+    return packed < 1.3 * unpacked and all(
+        torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs
+    )
 
 
 def onednn_linear(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
-    """Return the layer with its weight in the layout of oneDNN's kernels, which also fuse the sum or the activation."""
+    """Return the layer with its weight in the layout of oneDNN's kernels, which also
+    fuse the sum or the activation.
+    """
     blocked = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
     product = torch.ops.mkldnn._linear_pointwise
     name, variant = FUSED_ACTIVATIONS[activation]
@@ -340,7 +507,9 @@ def onednn_linear(weight: Tensor, bias: Tensor, activation: Activation) -> Linea
             total = product.default(x, blocked, bias, name, [], variant)
         elif x.shape[0] > _PIECE and _likes_pieces(torch.get_num_threads(), x.dtype):
             pieces = zip(torch.split(x, _PIECE), torch.split(y, _PIECE), strict=True)
-            total = torch.cat([product.binary(*piece, blocked, bias, "add") for piece in pieces])
+            total = torch.cat(
+                [product.binary(*piece, blocked, bias, "add") for piece in pieces]
+            )
         else:
             total = product.binary(x, y, blocked, bias, "add")
         return total
@@ -350,14 +519,22 @@ def onednn_linear(weight: Tensor, bias: Tensor, activation: Activation) -> Linea
 
 @lru_cache
 def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
-    """Return whether many rows are multiplied faster in pieces: in one piece, threads may idle.
+    """Return whether many rows are multiplied faster in pieces: in one piece, threads
+    may idle.
 
-    With AMX and two threads, they idle for 450 to 1,900 rows and 768 output channels, but not for 2,304 channels.
+    With AMX and two threads, they idle for 450 to 1,900 rows and 768 output channels,
+    but not for 2,304 channels.
     """
     if num_threads == 1:
         return False
-    weight, x = (torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE))
+    weight, x = (
+        torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE)
+    )
     product = onednn_linear(weight, weight[0].clone(), "linear")
     parts = torch.split(x, _PIECE)
-    whole, pieces = time_each(lambda: product(x, None), lambda: [product(part, None) for part in parts], rounds=5)
+    whole, pieces = time_each(
+        lambda: product(x, None),
+        lambda: [product(part, None) for part in parts],
+        rounds=5,
+    )
     return pieces < 0.8 * whole

@@ -1,4 +1,6 @@
-"""The names of our parameters in other formats: transformers' ALBERT and BERT, and Google's checkpoints."""
+"""The names of our parameters in other formats: transformers' ALBERT and BERT, and
+Google's checkpoints.
+"""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +16,9 @@ from litebert.nn import PRETRAINING_HEADS, depth_plan
 
 @dataclass(frozen=True)
 class TensorNames:
-    """One family of models on disk: its column in the table of names, and the rest of its names."""
+    """One family of models on disk: its column in the table of names, and the rest of
+    its names.
+    """
 
     family: str
     column: int
@@ -24,13 +28,25 @@ class TensorNames:
 
 
 ALBERT = TensorNames(
-    "Albert", 0, "albert.", "encoder.albert_layer_groups.{group}.albert_layers.{inner}.", "predictions"
+    "Albert",
+    0,
+    "albert.",
+    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.",
+    "predictions",
 )
 BERT = TensorNames("Bert", 1, "bert.", "encoder.layer.{group}.", "cls.predictions")
-# A layout like the others, so that groups, inner groups and partial sharing work the same there (modeling.py).
-GOOGLE = TensorNames("Albert", 2, "bert/", "encoder.transformer.group_{group}.inner_group_{inner}.", "cls.predictions")
+# A layout like the others, so that groups, inner groups and partial sharing work the
+# same there (modeling.py).
+GOOGLE = TensorNames(
+    "Albert",
+    2,
+    "bert/",
+    "encoder.transformer.group_{group}.inner_group_{inner}.",
+    "cls.predictions",
+)
 
-# Our name: ALBERT's, BERT's and Google's. In a block, our name has its kind and the part.
+# Our name: ALBERT's, BERT's and Google's. In a block, our name has its kind and the
+# part.
 _NAMES = {
     "embedding.word": ("embeddings.word_embeddings",) * 3,
     "embedding.position": ("embeddings.position_embeddings",) * 3,
@@ -38,16 +54,41 @@ _NAMES = {
     "embedding.norm": ("embeddings.LayerNorm",) * 3,
     "embedding.projection": ("encoder.embedding_hidden_mapping_in",) * 3,
     "pooler": ("pooler", "pooler.dense", "pooler.dense"),
-    "attention.query": ("attention.query", "attention.self.query", "attention_1.self.query"),
+    "attention.query": (
+        "attention.query",
+        "attention.self.query",
+        "attention_1.self.query",
+    ),
     "attention.key": ("attention.key", "attention.self.key", "attention_1.self.key"),
-    "attention.value": ("attention.value", "attention.self.value", "attention_1.self.value"),
-    "attention.output": ("attention.dense", "attention.output.dense", "attention_1.output.dense"),
-    "attention.norm": ("attention.LayerNorm", "attention.output.LayerNorm", "LayerNorm"),
-    "feed_forward.intermediate": ("ffn", "intermediate.dense", "ffn_1.intermediate.dense"),
-    "feed_forward.output": ("ffn_output", "output.dense", "ffn_1.intermediate.output.dense"),
+    "attention.value": (
+        "attention.value",
+        "attention.self.value",
+        "attention_1.self.value",
+    ),
+    "attention.output": (
+        "attention.dense",
+        "attention.output.dense",
+        "attention_1.output.dense",
+    ),
+    "attention.norm": (
+        "attention.LayerNorm",
+        "attention.output.LayerNorm",
+        "LayerNorm",
+    ),
+    "feed_forward.intermediate": (
+        "ffn",
+        "intermediate.dense",
+        "ffn_1.intermediate.dense",
+    ),
+    "feed_forward.output": (
+        "ffn_output",
+        "output.dense",
+        "ffn_1.intermediate.output.dense",
+    ),
     "feed_forward.norm": ("full_layer_layer_norm", "output.LayerNorm", "LayerNorm_1"),
 }
-# transformers has no conditional head: these are the official variables (squad_utils.py L1230), in every family.
+# transformers has no conditional head: these are the official variables (squad_utils.py
+# L1230), in every family.
 _CONDITIONAL = {
     "head.start": "start_logits.dense",
     "head.end_hidden": "end_logits.dense_0",
@@ -60,31 +101,44 @@ _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 PROJECTION = (f"{_PROJECTION}.weight", f"{_PROJECTION}.bias")
 _AGAIN = "fetch or make the model again, or correct the file"
-_LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}  # Google's, by their names in transformers
+# Google's, by their names in transformers
+_LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}
 _WITH_OUTPUT_KINDS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
 # Layer norms in files that were converted from TensorFlow, such as bert-base-uncased.
 _OLD_NORM = re.compile(r"LayerNorm\.(gamma|beta)$")
 
 
-def damaged_model(code: str, what: str, received: object, expected: str | None = None) -> DamagedError:
+def damaged_model(
+    code: str, what: str, received: object, expected: str | None = None
+) -> DamagedError:
     """Return the error for a model file whose contents cannot be used."""
     return DamagedError(code, what, received=received, expected=expected, next=_AGAIN)
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
-    """Return the number of layer groups on disk: with partial sharing, which only litebert has, one per layer.
+    """Return the number of layer groups on disk: with partial sharing, which only
+    litebert has, one per layer.
 
-    Such a network is written as the unshared one that it equals; `sharing` in config.json says how to merge it.
+    Such a network is written as the unshared one that it equals; `sharing` in
+    config.json says how to merge it.
     """
-    return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
+    return (
+        config.num_hidden_groups
+        if config.sharing == "all"
+        else config.num_hidden_layers
+    )
 
 
 def tensor_names(
-    parameter: str, config: AlbertConfig, head: HeadConfig | None = None, layout: TensorNames = ALBERT
+    parameter: str,
+    config: AlbertConfig,
+    head: HeadConfig | None = None,
+    layout: TensorNames = ALBERT,
 ) -> list[str]:
     """Return the names on disk of one of our parameters; with partial sharing, several.
 
-    A Google variable that ends in /kernel is stored as [in, out], the transpose of our weight.
+    A Google variable that ends in /kernel is stored as [in, out], the transpose of our
+    weight.
 
     >>> tensor_names("albert.feed_forward.0.output.bias", AlbertConfig())
     ['albert.encoder.albert_layer_groups.0.albert_layers.0.ffn_output.bias']
@@ -98,10 +152,19 @@ def tensor_names(
         for index, step in enumerate(depth_plan(config)):
             layer, inner = divmod(index, config.inner_group_num)
             if getattr(step, match[1]) == int(match[2]):
-                copies.add((layer * groups_on_disk(config) // config.num_hidden_layers, inner))
-        place = layout.encoder + layout.layer + _NAMES[f"{match[1]}.{match[3]}"][layout.column]
-        modules = [place.format(group=group, inner=inner) for group, inner in sorted(copies)]
-    elif name == "albert":  # `albert` itself has only the calibration of an eight-bit network
+                copies.add(
+                    (layer * groups_on_disk(config) // config.num_hidden_layers, inner)
+                )
+        place = (
+            layout.encoder
+            + layout.layer
+            + _NAMES[f"{match[1]}.{match[3]}"][layout.column]
+        )
+        modules = [
+            place.format(group=group, inner=inner) for group, inner in sorted(copies)
+        ]
+    elif name == "albert":
+        # `albert` itself has only the calibration of an eight-bit network
         modules = [layout.encoder + _NAMES[part][layout.column] if part else name]
     elif name in PRETRAINING_HEADS:  # their records have both names
         modules = [PRETRAINING_HEADS[name].names[part][layout is not ALBERT]]
@@ -111,39 +174,59 @@ def tensor_names(
         modules = [module.removesuffix(".dense")]
     else:
         modules = [_CONDITIONAL[module]]
-    return [_variable(each, kind) if layout is GOOGLE else f"{each}.{kind}" for each in modules]
+    return [
+        _variable(each, kind) if layout is GOOGLE else f"{each}.{kind}"
+        for each in modules
+    ]
 
 
 def _variable(module: str, kind: str) -> str:
-    """Return Google's name: an embedding has no suffix for its kind, and each sort of layer its own."""
+    """Return Google's name: an embedding has no suffix for its kind, and each sort of
+    layer its own.
+    """
     module = module.replace(".", "/")
     module = _LINEAR_HEADS.get(module, module)
     if module.endswith("_embeddings"):
         return module
-    weight, bias = "kernel", "bias"
+    weight = "kernel"
+    bias = "bias"
     if module in _WITH_OUTPUT_KINDS:
-        weight, bias = "output_weights", "output_bias"
+        weight = "output_weights"
+        bias = "output_bias"
     elif module.rpartition("/")[2].startswith("LayerNorm"):
-        weight, bias = "gamma", "beta"
+        weight = "gamma"
+        bias = "beta"
     return f"{module}/{weight if kind == 'weight' else bias}".lstrip("/")
 
 
 def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
-    """Return what transformers needs on disk if the embeddings are as wide as the layers and are not projected."""
+    """Return what transformers needs on disk if the embeddings are as wide as the
+    layers and are not projected.
+    """
     size = config.hidden_size
     return dict(zip(PROJECTION, (torch.eye(size), torch.zeros(size)), strict=True))
 
 
-def canonicalise(tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT) -> dict[str, Tensor]:
-    """Add the prefix that an encoder lacks if it was saved by itself; drop buffers and tied copies."""
+def canonicalise(
+    tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT
+) -> dict[str, Tensor]:
+    """Add the prefix that an encoder lacks if it was saved by itself; drop buffers and
+    tied copies.
+    """
     named = {}
     for name, tensor in tensors.items():
-        name = _OLD_NORM.sub(lambda found: f"LayerNorm.{'weight' if found[1] == 'gamma' else 'bias'}", name)
+        name = _OLD_NORM.sub(
+            lambda found: f"LayerNorm.{'weight' if found[1] == 'gamma' else 'bias'}",
+            name,
+        )
         is_bare = name.startswith(("embeddings.", "encoder.", "pooler."))
         named[layout.encoder + name if is_bare else name] = tensor
     for buffer in ("position_ids", "token_type_ids"):  # of transformers, in old files
         named.pop(f"{layout.encoder}embeddings.{buffer}", None)
-    originals = {"weight": f"{layout.encoder}embeddings.word_embeddings.weight", "bias": f"{layout.predictions}.bias"}
+    originals = {
+        "weight": f"{layout.encoder}embeddings.word_embeddings.weight",
+        "bias": f"{layout.predictions}.bias",
+    }
     for kind, original in originals.items():
         tied = named.pop(copy := f"{layout.predictions}.decoder.{kind}", None)
         if tied is not None and not are_equal(named.setdefault(original, tied), tied):
@@ -153,8 +236,13 @@ def canonicalise(tensors: dict[str, Tensor], source: Path, layout: TensorNames =
 
 
 def are_equal(one: Tensor, other: Tensor) -> bool:
-    """Compare numbers of any dtypes; NaN equals NaN, because another check refuses it."""
+    """Compare numbers of any dtypes; NaN equals NaN, because another check refuses
+    it.
+    """
     if one.shape != other.shape:
         return False
-    one, other = one.float(), other.float()
-    return torch.equal(one, other) or torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
+    one = one.float()
+    other = other.float()
+    return torch.equal(one, other) or torch.allclose(
+        one, other, rtol=0, atol=0, equal_nan=True
+    )

@@ -1,4 +1,6 @@
-"""A model's card: the template card.md, filled from what is on disk: the model, its tokenizer, its run."""
+"""A model's card: the template card.md, filled from what is on disk: the model, its
+tokenizer, its run.
+"""
 
 import json
 import shlex
@@ -15,52 +17,101 @@ from litebert.settings import DEFAULT, SUITED, is_typed, name_in
 from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
-WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
-_LONGEST_CARD = 4 << 20
-# Settings that are paths, which are private, each with its word in a command; "" if another word of it stands for them.
-_PATHS = {"data.mix": "CORPUS", "data.eval_corpus": "CORPUS", "data.dev": "DEV"} | dict.fromkeys(
-    ("data.corpus", "data.folder", "data.train", "start.model", "model.start", "distil.teacher", "teacher.run"), ""
+WRITTEN_BY_LITEBERT = (
+    "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 )
-_IMPLIED = {"recipe", "preset", "tokenizer", "start"}  # origins of settings that other words of the command imply
+_LONGEST_CARD = 4 << 20
+# Settings that are paths, which are private, each with its word in a command; "" if
+# another word of it stands for them.
+_PATHS = {
+    "data.mix": "CORPUS",
+    "data.eval_corpus": "CORPUS",
+    "data.dev": "DEV",
+} | dict.fromkeys(
+    (
+        "data.corpus",
+        "data.folder",
+        "data.train",
+        "start.model",
+        "model.start",
+        "distil.teacher",
+        "teacher.run",
+    ),
+    "",
+)
+# origins of settings that other words of the command imply
+_IMPLIED = {"recipe", "preset", "tokenizer", "start"}
 # What each pretraining head does, an example call, and the parameters that it needs.
 _VERBS = {
     "masked_lm": ("fills [MASK]", 'fill("The cat sat on the [MASK].")', ("masked_lm",)),
-    "sentence_order": ("judges sentence order", 'order("He opened the door.", "Nobody was there.")',
-                       ("sentence_order", "albert.")),
-}  # fmt: skip
+    "sentence_order": (
+        "judges sentence order",
+        'order("He opened the door.", "Nobody was there.")',
+        ("sentence_order", "albert."),
+    ),
+}
 
 
 def write_card(folder: Path, *, name: str | None = None) -> None:
     """Write the card into a model folder; `litebert hub push` rewrites it."""
-    write_text(folder / CARD_FILE, f"{model_card(folder, name=name)}\n{WRITTEN_BY_LITEBERT}\n")
+    write_text(
+        folder / CARD_FILE, f"{model_card(folder, name=name)}\n{WRITTEN_BY_LITEBERT}\n"
+    )
 
 
-def card_of(folder: Path, *, name: str, license: str = "", languages: Sequence[str] = ()) -> tuple[str, bool]:
-    """Return the card that is published with a model, and whether it is the folder's own README.md.
+def card_of(
+    folder: Path, *, name: str, license: str = "", languages: Sequence[str] = ()
+) -> tuple[str, bool]:
+    """Return the card that is published with a model, and whether it is the folder's
+    own README.md.
 
-    A README.md of your own is used unchanged; otherwise a card is made from the files on disk, which checks them, too.
+    A README.md of your own is used unchanged; otherwise a card is made from the files
+    on disk, which checks them, too.
     """
-    card, own = model_card(folder, name=name, license=license, languages=languages), folder / CARD_FILE
-    written = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}") if own.is_file() else WRITTEN_BY_LITEBERT.encode()
+    card = model_card(folder, name=name, license=license, languages=languages)
+    own = folder / CARD_FILE
+    written = (
+        read_capped(own, _LONGEST_CARD, command=f"ls -l {own}")
+        if own.is_file()
+        else WRITTEN_BY_LITEBERT.encode()
+    )
     if WRITTEN_BY_LITEBERT.encode() in written:
         return card, False
     if license or languages:
-        what = f"{own} exists and is used unchanged: --license and --language have no effect"
-        raise LitebertError("LB-637", what, next=f"put them between the lines of --- in {own}, or move it away")
+        what = (
+            f"{own} exists and is used unchanged: --license and --language have no"
+            " effect"
+        )
+        raise LitebertError(
+            "LB-637",
+            what,
+            next=f"put them between the lines of --- in {own}, or move it away",
+        )
     return written.decode("utf-8", "replace"), True
 
 
-def model_card(folder: Path, *, name: str | None = None, license: str = "", languages: Sequence[str] = ()) -> str:
-    """Return the text of README.md for a model folder; `name` is what users will pass to `load`.
+def model_card(
+    folder: Path,
+    *,
+    name: str | None = None,
+    license: str = "",
+    languages: Sequence[str] = (),
+) -> str:
+    """Return the text of README.md for a model folder; `name` is what users will pass
+    to `load`.
 
-    For a folder inside a run (runs/<name>/model, next to run.json), it includes metrics, the settings that were set,
-    and the hashes of the data. Licence and languages are in no file.
+    For a folder inside a run (runs/<name>/model, next to run.json), it includes
+    metrics, the settings that were set, and the hashes of the data. Licence and
+    languages are in no file.
     """
     import jinja2
 
     loaded = load_model(folder)
-    network, config, head = loaded.network, loaded.network.config, head_of(loaded.network)
-    parent = folder.absolute().parent  # a model that is being written has another name than model or best
+    network = loaded.network
+    config = loaded.network.config
+    head = head_of(loaded.network)
+    # a model that is being written has another name than model or best
+    parent = folder.absolute().parent
     run = Run.open(parent) if is_run(parent) else None
     name = name or str(folder)
     title = name.split("/")[-1]
@@ -68,9 +119,17 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         title = run.name
 
     # What it does, and by which calls
-    able = [part for part, (*_, needs) in _VERBS.items() if not any(each.startswith(needs) for each in loaded.missing)]
+    able = [
+        part
+        for part, (*_, needs) in _VERBS.items()
+        if not any(each.startswith(needs) for each in loaded.missing)
+    ]
     able = able if head is None else []
-    does = [head.record.purpose] if head else [_VERBS[part][0] for part in able] or ["gives hidden states"]
+    does = (
+        [head.record.purpose]
+        if head
+        else [_VERBS[part][0] for part in able] or ["gives hidden states"]
+    )
     calls = [head.record.examples[1]] if head else [_VERBS[part][1] for part in able]
     calls += [] if head else ['embed(["A first text.", "Another one."])']
 
@@ -80,18 +139,28 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         vocabulary = f"{tokenizer.vocab_size:,} pieces, blake2b `{tokenizer.hash}`"
     except NoVocabularyError:
         vocabulary = f"{config.vocab_size:,} pieces; its tokenizer is not here"
-    weights, single = sum(file.stat().st_size for file in folder.glob("*.safetensors")), weights_path(folder)
+    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    single = weights_path(folder)
     is_theirs = head is None or head.record.is_in_transformers
     header = {  # YAML
         "license": license,
         "language": list(languages),
         "library_name": "litebert",
-        "pipeline_tag": head.record.pipeline if head else "fill-mask" if "masked_lm" in able else "",
-        "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in able])],
+        "pipeline_tag": (
+            head.record.pipeline if head else "fill-mask" if "masked_lm" in able else ""
+        ),
+        "tags": [
+            "albert",
+            *([head.kind] if head else [part.replace("_", "-") for part in able]),
+        ],
     }
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # noqa: S701
+    environment = jinja2.Environment(  # noqa: S701
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
     environment.filters |= {"json": json.dumps, "number": "{:,}".format}
-    return environment.from_string((files("litebert.hub") / "card.md").read_text("utf-8")).render(
+    return environment.from_string(
+        (files("litebert.hub") / "card.md").read_text("utf-8")
+    ).render(
         header=header,
         title=title,
         config=config,
@@ -99,52 +168,90 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         does=does,
         size=sum(each.numel() for each in network.parameters() if not each.is_meta),
         vocabulary=vocabulary,
-        weights=f"{weights:,} bytes" + (f", blake2b `{hash_file(single)}`" if single.is_file() else ""),
+        weights=f"{weights:,} bytes"
+        + (f", blake2b `{hash_file(single)}`" if single.is_file() else ""),
         remarks=[note for note in loaded.notes if "no hash" not in note],
         name=name,
         calls=calls,
         is_in_transformers=is_theirs,
-        architecture=architecture(head, network.state_dict().keys() - loaded.missing) if is_theirs else "AlbertModel",
+        architecture=(
+            architecture(head, network.state_dict().keys() - loaded.missing)
+            if is_theirs
+            else "AlbertModel"
+        ),
         **(_training(run, folder.name) if run is not None else {}),
     )
 
 
 def _training(run: Run, kept: str) -> dict[str, object]:
-    """Return what the run recorded: metrics (in `best`, of the best step), data by hash, settings, command."""
-    result, settings, origins = run.outcome, run.settings, run.file.origins
+    """Return what the run recorded: metrics (in `best`, of the best step), data by
+    hash, settings, command.
+    """
+    result = run.outcome
+    settings = run.settings
+    origins = run.file.origins
     evaluated = run.evaluations[-1] if run.evaluations else MeasuredStep(step=0)
     if result:
         evaluated = result.best if kept == "best" else result.last
 
     # The command: folders are private, so paths are reduced to names.
     if run.kind == "pretraining":
-        words = ["distil", "TEACHER"] if settings.get("distil.teacher") else ["pretrain"]
-        words, start = [*words, "--corpus", "CORPUS"], "--from" if settings.get("start.model") else ""
+        words = (
+            ["distil", "TEACHER"] if settings.get("distil.teacher") else ["pretrain"]
+        )
+        words = [*words, "--corpus", "CORPUS"]
+        start = "--from" if settings.get("start.model") else ""
     else:
-        task, own = str(settings["task.name"]), PurePath(str(settings.get("data.train") or "DATA")).name
-        words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
+        task = str(settings["task.name"])
+        own = PurePath(str(settings.get("data.train") or "DATA")).name
+        words = (
+            ["finetune", own]
+            if task == "table"
+            else ["finetune", task, "--data", "DATA"]
+        )
         start = "" if origins.get("model.start") == DEFAULT else "--model"
     words += [start, "MODEL"] if start else []
     words += ["--teacher", "RUN"] if settings.get("teacher.run") else []
-    recipes = sorted({recipe for origin in origins.values() if (recipe := name_in(origin, "recipe"))})
+    recipes = sorted(
+        {recipe for origin in origins.values() if (recipe := name_in(origin, "recipe"))}
+    )
     words += ["--recipe", recipes[0]] if recipes else []
-    presets = {preset for origin in origins.values() if is_typed(origin) and (preset := name_in(origin, "preset"))}
-    words += [*(word for name in presets for word in ("--preset", name)), "--name", run.name]
+    presets = {
+        preset
+        for origin in origins.values()
+        if is_typed(origin) and (preset := name_in(origin, "preset"))
+    }
+    words += [
+        *(word for name in presets for word in ("--preset", name)),
+        "--name",
+        run.name,
+    ]
     for name, origin in sorted(origins.items()):
         is_implied = origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in _IMPLIED
-        value, word = settings.get(name), _PATHS.get(name)
+        value = settings.get(name)
+        word = _PATHS.get(name)
         if not is_implied and name != "task.name" and word != "":
             if word and value:
                 value = [word] * len(value) if isinstance(value, list) else word
-            words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+            words.append(
+                f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+            )
 
-    given = {name: f"`{value}`" for name, value in settings.items() if origins.get(name) != DEFAULT}
+    given = {
+        name: f"`{value}`"
+        for name, value in settings.items()
+        if origins.get(name) != DEFAULT
+    }
     return {
         "run": run,
         "evaluated": evaluated,
         "baseline": result.baseline if result else {},
         "doubts": result.doubts if result else (),
         "data": {name: f"`{value}`" for name, value in run.file.data.items()},
-        "given": {name: value for name, value in given.items() if name not in _PATHS and not name.startswith("model.")},
+        "given": {
+            name: value
+            for name, value in given.items()
+            if name not in _PATHS and not name.startswith("model.")
+        },
         "command": shlex.join(["litebert", *words]),
     }

@@ -1,4 +1,6 @@
-"""Fine-tuned runs and ensembles of them on whole data sets: answers, measures, and eight-bit copies."""
+"""Fine-tuned runs and ensembles of them on whole data sets: answers, measures, and
+eight-bit copies.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +11,14 @@ from typing import Any
 
 import torch
 
-from litebert.config import FinetuneConfig, Precision, PretrainConfig, TaskConfig, TaskDataConfig, numbered_labels
+from litebert.config import (
+    FinetuneConfig,
+    Precision,
+    PretrainConfig,
+    TaskConfig,
+    TaskDataConfig,
+    numbered_labels,
+)
 from litebert.errors import LitebertError, say
 from litebert.fast import calibrate, pack, to_int8
 from litebert.files import require_new, staged_folder
@@ -55,53 +64,102 @@ class Finetuned:
     ) -> "Finetuned":
         """Open a run, one of its models, or a model folder with a task name.
 
-        `precision` defaults to that of the run's training; `columns` replace the column roles that it was trained with;
-        `depth` is the number of steps applied.
+        `precision` defaults to that of the run's training; `columns` replace the column
+        roles that it was trained with; `depth` is the number of steps applied.
         """
-        run, folder = Run.of(fspath(path)), locate(fspath(path))
+        run = Run.of(fspath(path))
+        folder = locate(fspath(path))
         if run.kind == "pretraining" if run else task is None:
-            what = f"{path} is not a run of litebert finetune, and no file in it names its task"
-            advice = f"litebert finetune DATA --model {path}" if run else "add --task mrpc, or whichever task it is"
+            what = (
+                f"{path} is not a run of litebert finetune, and no file in it names its"
+                " task"
+            )
+            advice = (
+                f"litebert finetune DATA --model {path}"
+                if run
+                else "add --task mrpc, or whichever task it is"
+            )
             raise LitebertError("LB-613", what, next=advice)
         config = recorded_config(FinetuneConfig, run) if run else None
-        settings, where = (config.task, config.data) if config else (TaskConfig(name=str(task)), TaskDataConfig())
+        settings, where = (
+            (config.task, config.data)
+            if config
+            else (TaskConfig(name=str(task)), TaskDataConfig())
+        )
         settled = dict(run.file.data) if run and "columns" in run.file.data else None
         if columns:
             where = where.model_copy(update={"columns": tuple(columns)})
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or precision_of(config)
         network = open_network(folder, used, depth).network
-        own, wanted = getattr(network, "head_config", None), dataset.family.head
-        if own and own.labels == numbered_labels(len(wanted.labels)):  # placeholder names
+        own = getattr(network, "head_config", None)
+        wanted = dataset.family.head
+        # placeholder names
+        if own and own.labels == numbered_labels(len(wanted.labels)):
             if len(wanted.labels) > 1:
-                say(f"warning: {folder} names no labels: they are taken to be, in order, {', '.join(wanted.labels)}")
+                say(
+                    f"warning: {folder} names no labels: they are taken to be, in"
+                    f" order, {', '.join(wanted.labels)}"
+                )
             own = own.model_copy(update={"labels": wanted.labels})
-        # The labels must also be in the same order: the network predicts a label's position.
-        if not isinstance(network, AlbertForTask) or own is None or not own.answers_as(wanted):
-            what, has = f"{folder} has no head for {settings.name}", own or "pretraining heads only"
+        # The labels must also be in the same order: the network predicts a label's
+        # position.
+        if (
+            not isinstance(network, AlbertForTask)
+            or own is None
+            or not own.answers_as(wanted)
+        ):
+            what = f"{folder} has no head for {settings.name}"
+            has = own or "pretraining heads only"
             advice = "choose a model that was fine-tuned on this task"
-            raise LitebertError("LB-614", what, received=has, expected=str(wanted), next=advice)
-        return cls(folder, network, Tokenizer.load(folder), settings, dataset, used, progress)
+            raise LitebertError(
+                "LB-614", what, received=has, expected=str(wanted), next=advice
+            )
+        return cls(
+            folder, network, Tokenizer.load(folder), settings, dataset, used, progress
+        )
 
 
 def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:
-    """Answer with one model, or with the mean of several (paper 4.9: its headline results)."""
+    """Answer with one model, or with the mean of several (paper 4.9: its headline
+    results).
+    """
     first = models[0].dataset
     for model in models[1:]:
-        ours, theirs = first.family.head, model.dataset.family.head
-        if first.name != model.dataset.name or not ours.answers_as(theirs):  # a mean would mix up labels
-            what, advice = "these runs cannot be averaged", "name only runs of one task with the same labels"
-            received, expected = f"{model.dataset.name}: {theirs}", f"{first.name}: {ours}"
-            raise LitebertError("LB-924", what, received=received, expected=expected, next=advice)
+        ours = first.family.head
+        theirs = model.dataset.family.head
+        # a mean would mix up labels
+        if first.name != model.dataset.name or not ours.answers_as(theirs):
+            what = "these runs cannot be averaged"
+            advice = "name only runs of one task with the same labels"
+            received = f"{model.dataset.name}: {theirs}"
+            expected = f"{first.name}: {ours}"
+            raise LitebertError(
+                "LB-924", what, received=received, expected=expected, next=advice
+            )
     answers = []
     for model in models:
-        family, length = model.dataset.family, model.task.max_length
-        found = answer(model.network, model.tokenizer, family, examples, max_length=length, progress=model.progress)
+        family = model.dataset.family
+        length = model.task.max_length
+        found = answer(
+            model.network,
+            model.tokenizer,
+            family,
+            examples,
+            max_length=length,
+            progress=model.progress,
+        )
         answers.append(found)
-    return [first.family.averaged(each) for each in zip(*answers, strict=True)] if len(answers) > 1 else answers[0]
+    return (
+        [first.family.averaged(each) for each in zip(*answers, strict=True)]
+        if len(answers) > 1
+        else answers[0]
+    )
 
 
-def measure_split(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[str, float], list[Any], list[Any]]:
+def measure_split(
+    models: Sequence[Finetuned], data: Path, split: str
+) -> tuple[dict[str, float], list[Any], list[Any]]:
     """Return measures, examples and answers of one labelled split."""
     dataset = models[0].dataset
     require_same_data({str(model.folder): model.dataset for model in models}, data)
@@ -117,7 +175,11 @@ def data_of(folder: str | PathLike[str]) -> Path:
     """Return the path of the data that a run was trained on."""
     run = Run.of(fspath(folder))
     if run is None:
-        raise LitebertError("LB-925", f"{folder} is not a run, so no file names its data", next="add --data FOLDER")
+        raise LitebertError(
+            "LB-925",
+            f"{folder} is not a run, so no file names its data",
+            next="add --data FOLDER",
+        )
     data = recorded_config(FinetuneConfig, run).data
     return Path(str(data.folder or data.train))
 
@@ -129,8 +191,14 @@ def precision_of(config: PretrainConfig | FinetuneConfig | None) -> Precision:
 
 
 def recorded_config(kind: type[Schema], run: Run) -> Schema:
-    """Return the configuration of a run from its run.json, without settings that this version no longer has."""
-    given = {key: Setting(run.settings[key], RUN_FILE) for key in fields_of(kind) if key in run.settings}
+    """Return the configuration of a run from its run.json, without settings that this
+    version no longer has.
+    """
+    given = {
+        key: Setting(run.settings[key], RUN_FILE)
+        for key in fields_of(kind)
+        if key in run.settings
+    }
     return resolve(kind, given).config
 
 
@@ -146,30 +214,46 @@ def quantize(
     task: str | None = None,
     evaluate: bool = False,
 ) -> Quantized:
-    """Write an eight-bit copy of a model, calibrated on texts or, with `data`, on training examples of a run's task.
+    """Write an eight-bit copy of a model, calibrated on texts or, with `data`, on
+    training examples of a run's task.
 
-    `task` is needed only for a model folder without its run. With `evaluate`, the model is evaluated on the development
-    splits before and after.
+    `task` is needed only for a model folder without its run. With `evaluate`, the model
+    is evaluated on the development splits before and after.
     """
     require_new(output, force=None)
     folder = locate(fspath(model))
     if weights_path(folder).name == INT8_FILE:
-        raise LitebertError("LB-617", f"{folder} is already in eight bits", next="use it as it is")
-    features, before = list[Feature](), dict[str, dict[str, float]]()
+        raise LitebertError(
+            "LB-617", f"{folder} is already in eight bits", next="use it as it is"
+        )
+    features = list[Feature]()
+    before = dict[str, dict[str, float]]()
     if data is None:
-        network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
+        network = load_model(folder).network
+        tokenizer = Tokenizer.load(folder)
         longest = network.config.max_position_embeddings
-        for number, each in enumerate(filter(None, tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))))):
+        for number, each in enumerate(
+            filter(None, tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))))
+        ):
             ids, segments = frame_ids(tokenizer, each, None, max_length=longest)
             features.append(Feature((ids,), (segments,), None, number))
     else:
-        opened = Finetuned.open(model, task=task, precision="fp32")  # whatever it was trained in
-        network, tokenizer, dataset = opened.network, opened.tokenizer, opened.dataset
+        # whatever it was trained in
+        opened = Finetuned.open(model, task=task, precision="fp32")
+        network = opened.network
+        tokenizer = opened.tokenizer
+        dataset = opened.dataset
         rows = dataset.read(data, "train")
         chosen = rows[:: max(1, len(rows) // _NUM_EXAMPLES)][:_NUM_EXAMPLES]
         length = min(opened.task.max_length, network.config.max_position_embeddings)
-        features = dataset.family.features(chosen, tokenizer, max_length=length, training=False)
-        before = {split: measure_split([opened], data, split)[0] for split in dataset.dev_splits if evaluate}
+        features = dataset.family.features(
+            chosen, tokenizer, max_length=length, training=False
+        )
+        before = {
+            split: measure_split([opened], data, split)[0]
+            for split in dataset.dev_splits
+            if evaluate
+        }
     if len(features) < _HELD_OUT_EVERY:
         what = f"{len(features)} texts are too few to calibrate on"
         expected = f"a few hundred, at least {_HELD_OUT_EVERY}"
@@ -177,9 +261,14 @@ def quantize(
 
     # Calibrate on most examples, measure the error on the rest.
     held_out = features[::_HELD_OUT_EVERY]
-    used = [feature for number, feature in enumerate(features) if number % _HELD_OUT_EVERY]
+    used = [
+        feature for number, feature in enumerate(features) if number % _HELD_OUT_EVERY
+    ]
     of_used, of_rest = (
-        [collate([some[number] for number in group]) for group in group_by_length([each.num_tokens for each in some])]
+        [
+            collate([some[number] for number in group])
+            for group in group_by_length([each.num_tokens for each in some])
+        ]
         for some in (used, held_out)
     )
     albert = network.albert
@@ -192,6 +281,13 @@ def quantize(
     with staged_folder(output) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
-    old, new = (sum(path.stat().st_size for path in each.glob("*.safetensors")) for each in (folder, output))
-    after = {} if data is None else {split: measure_split([opened], data, split)[0] for split in before}
+    old, new = (
+        sum(path.stat().st_size for path in each.glob("*.safetensors"))
+        for each in (folder, output)
+    )
+    after = (
+        {}
+        if data is None
+        else {split: measure_split([opened], data, split)[0] for split in before}
+    )
     return Quantized(str(output), len(used), old, new, error, before, after)

@@ -1,11 +1,13 @@
 """A loaded model: the verbs that its heads support, on strings.
 
-These methods are the interface: the commands of the shell, the routes of the server and their schemas are made from
-their signatures, their docstrings and the records that they return (`litebert.answers`).
+These methods are the interface: the commands of the shell, the routes of the server and
+their schemas are made from their signatures, their docstrings and the records that they
+return (`litebert.answers`).
 
-Texts are read in ragged batches of similar lengths, at most `nn.batch.TOKENS_AT_ONCE` tokens together, so that a
-hundred short texts cost one pass and a long one costs no more memory. Whatever needs torch is imported where it is
-used, so that `litebert fill --help` does not load it.
+Texts are read in ragged batches of similar lengths, at most `nn.batch.TOKENS_AT_ONCE`
+tokens together, so that a hundred short texts cost one pass and a long one costs no
+more memory. Whatever needs torch is imported where it is used, so that `litebert fill
+--help` does not load it.
 """
 
 import logging
@@ -38,17 +40,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("litebert")
 PACKAGED = "the packaged model"  # its name in messages
-MAX_CHARACTERS = 1_000_000  # the longest text for `fill`, `tag`, `score` and `order`: their answers grow with the text
-_HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}  # the pretraining heads by verb
-_BLANKS_AT_ONCE = 256  # blanks for which the probabilities of all pieces are in memory: 30 MB with 30,000 pieces
-_COPIES_AT_ONCE = 4_096  # copies of texts, each with one piece masked, in memory at once: 20 MB
-_WORD, _JOINERS = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]"), "\u200c\u200d"  # of `tag`; joiners: as in Persian
-_WINDOWS_AT_ONCE = 256  # windows in memory at once; a context of 33,000 tokens has about this many
+# the longest text for `fill`, `tag`, `score` and `order`: their answers grow with the
+# text
+MAX_CHARACTERS = 1_000_000
+# the pretraining heads by verb
+_HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}
+# blanks for which the probabilities of all pieces are in memory: 30 MB with 30,000
+# pieces
+_BLANKS_AT_ONCE = 256
+# copies of texts, each with one piece masked, in memory at once: 20 MB
+_COPIES_AT_ONCE = 4_096
+# of `tag`; joiners: as in Persian
+_WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
+_JOINERS = "\u200c\u200d"
+# windows in memory at once; a context of 33,000 tokens has about this many
+_WINDOWS_AT_ONCE = 256
 
 Top = Annotated[int, Ge(1), "Answers to show."]
 Context = Annotated[str, "The text that the question is about."]
 PoolingOption = Annotated[
-    Pooling | None, "How tokens become one vector; by default the model's own pooling, or the mean."
+    Pooling | None,
+    "How tokens become one vector; by default the model's own pooling, or the mean.",
 ]
 Normalize = Annotated[bool | None, "Scale vectors to length 1."]
 MaxLength = Annotated[int | None, "Read at most this many pieces of a text."]
@@ -58,8 +70,9 @@ Progress: TypeAlias = Callable[[int], None]
 class Model:
     """A network with its tokenizer; make one with `litebert.load`.
 
-    `fill`, `score` and `order` need the pretraining heads, `classify`, `tag`, `choose` and `answer` the head of that
-    task; `embed`, `similar` and `search` need none. One text gets one answer, a list of texts a list of answers.
+    `fill`, `score` and `order` need the pretraining heads, `classify`, `tag`, `choose`
+    and `answer` the head of that task; `embed`, `similar` and `search` need none. One
+    text gets one answer, a list of texts a list of answers.
 
     >>> model = Model.load()  # the packaged one
     >>> len(model.embed(["A cat.", "A kitten."]))
@@ -69,11 +82,17 @@ class Model:
     def __init__(self, network: "Network", tokenizer: Tokenizer) -> None:
         from litebert.folder.config import SentenceVectors
 
-        self.network, self.tokenizer, self.source = network.eval(), tokenizer, "this model"
-        self.vectors = SentenceVectors()  # how `embed` makes vectors, unless its caller chooses
+        self.network = network.eval()
+        self.tokenizer = tokenizer
+        self.source = "this model"
+        # how `embed` makes vectors, unless its caller chooses
+        self.vectors = SentenceVectors()
         self.notes: tuple[str, ...] = ()  # what the model's files leave uncertain
-        self.remark: Callable[[str], object] | None = log.warning  # called once, for a text in an unknown language
-        self._missing, self._unused = frozenset[str](), tuple[str, ...]()  # missing and extra weights of the file
+        # called once, for a text in an unknown language
+        self.remark: Callable[[str], object] | None = log.warning
+        # missing and extra weights of the file
+        self._missing = frozenset[str]()
+        self._unused = tuple[str, ...]()
 
     def __repr__(self) -> str:
         return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
@@ -87,12 +106,15 @@ class Model:
         depth: int | None = None,
         backend: Backend = "torch",
     ) -> "Model":
-        """Load a model folder or a run, or a model from the Hub by its name; without a path, the packaged model.
+        """Load a model folder or a run, or a model from the Hub by its name; without a
+        path, the packaged model.
 
-        `precision` is that of the activations: bf16 is several times faster if the CPU or GPU supports it, and within
-        1 % of fp32. An eight-bit folder (`litebert quantize`) has its own. `depth` is the number of steps applied; if a
-        head was trained after that step, it answers. `backend` computes attention and single short texts; "auto" uses
-        onnxruntime where that is faster. No code from the files is executed.
+        `precision` is that of the activations: bf16 is several times faster if the CPU
+        or GPU supports it, and within 1 % of fp32. An eight-bit folder (`litebert
+        quantize`) has its own. `depth` is the number of steps applied; if a head was
+        trained after that step, it answers. `backend` computes attention and single
+        short texts; "auto" uses onnxruntime where that is faster. No code from the
+        files is executed.
         """
         from litebert.fast import pack
         from litebert.folder.config import read_sentence_vectors
@@ -104,12 +126,15 @@ class Model:
             pack(loaded.network.albert, backend)
         model = cls(loaded.network, Tokenizer.load(folder))
         if model.tokenizer.vocab_size > loaded.network.config.vocab_size:
-            what, received = f"{folder} has more pieces than word vectors", f"{model.tokenizer.vocab_size:,} pieces"
+            what = f"{folder} has more pieces than word vectors"
+            received = f"{model.tokenizer.vocab_size:,} pieces"
             advice = "restore the tokenizer that the model was trained with"
             raise LitebertError("LB-677", what, received=received, next=advice)
-        model.source, model.notes = str(folder), loaded.notes
+        model.source = str(folder)
+        model.notes = loaded.notes
         model.vectors = read_sentence_vectors(folder) or model.vectors
-        model._missing, model._unused = loaded.missing, loaded.unused
+        model._missing = loaded.missing
+        model._unused = loaded.unused
         return model
 
     # Pretrained models
@@ -117,50 +142,80 @@ class Model:
     @overload
     def fill(self, text: str, *, top: Top = 5) -> Results[answers.Filling]: ...  # type: ignore[overload-overlap]
     @overload
-    def fill(self, text: Iterable[str], *, top: Top = 5) -> Results[Results[answers.Filling]]: ...
-    def fill(self, text: Texts, *, top: Top = 5) -> Results[answers.Filling] | Results[Results[answers.Filling]]:
+    def fill(
+        self, text: Iterable[str], *, top: Top = 5
+    ) -> Results[Results[answers.Filling]]: ...
+    def fill(
+        self, text: Texts, *, top: Top = 5
+    ) -> Results[answers.Filling] | Results[Results[answers.Filling]]:
         """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
-        Blanks are filled independently; the probability of a filling is the product over its blanks. In a long text
-        only the part around the blanks is read. Like `score`, `tag` and `order` of one text, this takes at most a
-        million characters.
+        Blanks are filled independently; the probability of a filling is the product
+        over its blanks. In a long text only the part around the blanks is read. Like
+        `score`, `tag` and `order` of one text, this takes at most a million characters.
         """
         import torch
 
         network, texts = self.begin("fill", text, is_bounded=True)
-        tokenizer, top = self.tokenizer, inputs.require_count(top, "top")
+        tokenizer = self.tokenizer
+        top = inputs.require_count(top, "top")
         encoded = [ids for ids, _ in inputs.encode_blanks(tokenizer, texts)]
         room = network.config.max_position_embeddings - 2
         for number, ids in enumerate(encoded):
-            blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
+            blanks = [
+                place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id
+            ]
             if not blanks:
-                what, example = "there is no [MASK] in this text", 'litebert fill "The cat sat on the [MASK]."'
-                raise LitebertError("LB-610", what, received=texts[number], next=example)
+                what = "there is no [MASK] in this text"
+                example = 'litebert fill "The cat sat on the [MASK]."'
+                raise LitebertError(
+                    "LB-610", what, received=texts[number], next=example
+                )
             if len(ids) > room:
                 encoded[number] = ids[inputs.window(blanks, len(ids), room)]
 
         found: list[Results[answers.Filling]] = [Results()] * len(texts)
         for rows, batch in inputs.frame_batches(network, tokenizer, encoded):
-            blanks_found = list[list[tuple[int, float]]]()  # of each blank, the likeliest pieces, with probabilities
+            # of each blank, the likeliest pieces, with probabilities
+            blanks_found = list[list[tuple[int, float]]]()
             with torch.inference_mode():
                 places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
-                hidden, table = network.albert(batch, places), network.albert.embedding.word.weight  # (blanks, hidden)
+                # (blanks, hidden)
+                hidden = network.albert(batch, places)
+                table = network.albert.embedding.word.weight
                 for part in hidden.split(_BLANKS_AT_ONCE):
                     # (blanks, vocab): some models have more rows than pieces, for speed
-                    logits = network.masked_lm(part, table)[:, : tokenizer.vocab_size].float()
-                    # A word can be spelt by two pieces, the one that begins a word and the one that continues it
-                    # ("▁he" and "he"): their probabilities are added. Special pieces and a lone "▁" are not words.
+                    logits = network.masked_lm(part, table)[
+                        :, : tokenizer.vocab_size
+                    ].float()
+                    # A word can be spelt by two pieces, the one that begins a word and
+                    # the one that continues it ("▁he" and "he"): their probabilities
+                    # are added. Special pieces and a lone "▁" are not words.
                     alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
-                    logits[:, [*tokenizer.special_ids, *tokenizer.textless_ids]] = -torch.inf
-                    likely = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1))
+                    logits[
+                        :, [*tokenizer.special_ids, *tokenizer.textless_ids]
+                    ] = -torch.inf
+                    likely = torch.zeros_like(logits).index_add_(
+                        1, alike, logits.softmax(-1)
+                    )
                     best = likely.topk(min(top, logits.shape[1]))
-                    for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
-                        blanks_found.append([(id_, p) for id_, p in zip(pieces, values, strict=True) if p > 0])
+                    for pieces, values in zip(
+                        best.indices.tolist(), best.values.tolist(), strict=True
+                    ):
+                        blanks_found.append(
+                            [
+                                (id_, p)
+                                for id_, p in zip(pieces, values, strict=True)
+                                if p > 0
+                            ]
+                        )
 
-            left = iter(blanks_found)  # the blanks of a batch are in the order of its rows
+            # the blanks of a batch are in the order of its rows
+            left = iter(blanks_found)
             for row in rows:
-                # Blanks are independent, so the best combinations of pieces extend the best shorter ones. If the i-th
-                # shorter one takes the j-th piece, i x j - 1 combinations are better, so j ends at top / i.
+                # Blanks are independent, so the best combinations of pieces extend the
+                # best shorter ones. If the i-th shorter one takes the j-th piece, i x j
+                # - 1 combinations are better, so j ends at top / i.
                 beams: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
                 for blank in islice(left, encoded[row].count(tokenizer.mask_id)):
                     longer = [
@@ -169,10 +224,14 @@ class Model:
                         for id_, p in blank[: top // i]
                     ]
                     beams = sorted(longer, key=lambda beam: -beam[1])[:top]
-                offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), texts[row]))
-                between, fillings = texts[row].split(MASK), list[answers.Filling]()
+                offsets = tuple(
+                    match.span() for match in re.finditer(re.escape(MASK), texts[row])
+                )
+                between = texts[row].split(MASK)
+                fillings = list[answers.Filling]()
                 for chosen, p in beams:
-                    put_in = [*(tokenizer.texts[id_].strip() for id_ in chosen), ""]  # "seen" for the word "##seen"
+                    # "seen" for the word "##seen"
+                    put_in = [*(tokenizer.texts[id_].strip() for id_ in chosen), ""]
                     words = tuple(tokenizer.decode([id_]) for id_ in chosen)
                     filled = "".join(chain(*zip(between, put_in, strict=True)))
                     fillings.append(answers.Filling(filled, words, p, offsets))
@@ -184,16 +243,24 @@ class Model:
     @overload
     def score(self, text: Iterable[str]) -> Results[answers.Score]: ...
     def score(self, text: Texts) -> answers.Score | Results[answers.Score]:
-        """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats.
+        """Return how likely a text and each of its words are: pseudo-log-likelihoods,
+        in nats.
 
-        Each piece is masked in turn (Salazar et al. 2020); in a long text, only the part around it is read.
+        Each piece is masked in turn (Salazar et al. 2020); in a long text, only the
+        part around it is read.
         """
         import torch
 
         network, texts = self.begin("score", text, is_bounded=True)
-        encodings, room = [self.tokenizer.encode(each) for each in texts], network.config.max_position_embeddings - 2
-        found = [[0.0] * len(encoding.ids) for encoding in encodings]  # the log-probability of each piece
-        masked = ((row, place) for row, values in enumerate(found) for place in range(len(values)))
+        encodings = [self.tokenizer.encode(each) for each in texts]
+        room = network.config.max_position_embeddings - 2
+        # the log-probability of each piece
+        found = [[0.0] * len(encoding.ids) for encoding in encodings]
+        masked = (
+            (row, place)
+            for row, values in enumerate(found)
+            for place in range(len(values))
+        )
         while some := list(islice(masked, _COPIES_AT_ONCE)):
             copies = []
             for row, place in some:
@@ -204,10 +271,19 @@ class Model:
                 chosen = [some[number] for number in numbers]
                 with torch.inference_mode():
                     places = (batch.ids == self.tokenizer.mask_id).nonzero().flatten()
-                    hidden, table = network.albert(batch, places), network.albert.embedding.word.weight
+                    hidden = network.albert(batch, places)
+                    table = network.albert.embedding.word.weight
                     logits = network.masked_lm(hidden, table).float()  # (copies, vocab)
-                    labels = torch.tensor([encodings[row].ids[place] for row, place in chosen], device=logits.device)
-                    picked = logits.log_softmax(-1).gather(-1, labels[:, None]).flatten().tolist()
+                    labels = torch.tensor(
+                        [encodings[row].ids[place] for row, place in chosen],
+                        device=logits.device,
+                    )
+                    picked = (
+                        logits.log_softmax(-1)
+                        .gather(-1, labels[:, None])
+                        .flatten()
+                        .tolist()
+                    )
                 for (row, place), value in zip(chosen, picked, strict=True):
                     found[row][place] = value
 
@@ -215,7 +291,10 @@ class Model:
         for each, encoding, values in zip(texts, encodings, found, strict=True):
             total = math.fsum(values)
             perplexity = math.exp(min(700.0, -total / max(1, len(values))))  # per piece
-            words = tuple(answers.WordScore(*word) for word in inputs.sum_by_word(each, encoding.offsets, values))
+            words = tuple(
+                answers.WordScore(*word)
+                for word in inputs.sum_by_word(each, encoding.offsets, values)
+            )
             scores.append(answers.Score(each, total, perplexity, words))
         return scores[0] if isinstance(text, str) else Results(scores)
 
@@ -223,40 +302,62 @@ class Model:
     def order(self, first: str, second: str) -> answers.Order: ...
     @overload
     def order(self, first: str) -> answers.Coherence: ...
-    def order(self, first: str, second: str | None = None) -> answers.Order | answers.Coherence:
-        """Say whether `first` comes before `second`; given one text, say where it breaks.
+    def order(
+        self, first: str, second: str | None = None
+    ) -> answers.Order | answers.Coherence:
+        """Say whether `first` comes before `second`; given one text, say where it
+        breaks.
 
         Sentences longer than the model can read are cut at their end.
         """
         if second is not None:
             return self.order_pairs([first], [second])[0]
-        from litebert.corpus.text import TextSettings, split_sentences  # takes 40 ms, which other verbs need not pay
+        # takes 40 ms, which other verbs need not pay
+        from litebert.corpus.text import TextSettings, split_sentences
 
         _, (text,) = self.begin("order", first, is_bounded=True)
         text = replace_surrogates(text)
         sentences = list(split_sentences(text, TextSettings()))
         if len(sentences) < 2:
-            example = 'litebert order "He opened the door. Nobody was there." --model runs/mine'
-            raise LitebertError("LB-936", "there is no order in one sentence", received=text, next=example)
-        joins, start = [], text.index(sentences[0])
+            example = (
+                'litebert order "He opened the door. Nobody was there." --model'
+                " runs/mine"
+            )
+            raise LitebertError(
+                "LB-936",
+                "there is no order in one sentence",
+                received=text,
+                next=example,
+            )
+        joins = []
+        start = text.index(sentences[0])
         orders = self.order_pairs(sentences[:-1], sentences[1:])
         for (before, after), each in zip(pairwise(sentences), orders, strict=True):
             start = text.index(after, start + len(before))
             joins.append(answers.Join(before, after, start, each.probability))
         return answers.Coherence(tuple(joins))
 
-    def order_pairs(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[answers.Order]:
-        """Return for each pair whether its first text comes before the second in running text."""
+    def order_pairs(
+        self, firsts: Sequence[str], seconds: Sequence[str]
+    ) -> list[answers.Order]:
+        """Return for each pair whether its first text comes before the second in
+        running text.
+        """
         import torch
 
         network, texts = self.begin("order", [*firsts, *seconds])
         longest = network.config.max_position_embeddings
-        ids = self.tokenizer.encode_ids([self.tokenizer.beginning(text, longest) for text in texts])
-        first, second, found = ids[: len(firsts)], ids[len(firsts) :], [0.0] * len(firsts)
+        ids = self.tokenizer.encode_ids(
+            [self.tokenizer.beginning(text, longest) for text in texts]
+        )
+        first = ids[: len(firsts)]
+        second = ids[len(firsts) :]
+        found = [0.0] * len(firsts)
         for rows, batch in inputs.frame_batches(network, self.tokenizer, first, second):
             with torch.inference_mode():
                 pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-                probabilities = network.sentence_order(pooled).float().softmax(-1)[:, 0]  # label 0 is "in order"
+                # label 0 is "in order"
+                probabilities = network.sentence_order(pooled).float().softmax(-1)[:, 0]
             for row, value in zip(rows, probabilities.tolist(), strict=True):
                 found[row] = value
         return [answers.Order(probability >= 0.5, probability) for probability in found]
@@ -264,32 +365,59 @@ class Model:
     # Vectors
 
     def embed(
-        self, texts: Texts, *, pooling: PoolingOption = None, normalize: Normalize = None, max_length: MaxLength = None
+        self,
+        texts: Texts,
+        *,
+        pooling: PoolingOption = None,
+        normalize: Normalize = None,
+        max_length: MaxLength = None,
     ) -> NDArray[np.float32]:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
-        The shape is (texts, H), or (H,) for a single string. Texts longer than the model can read are cut at their end:
-        in Python, `too_long` finds them. There, `embed_batches` reads more texts than fit in memory.
+        The shape is (texts, H), or (H,) for a single string. Texts longer than the
+        model can read are cut at their end: in Python, `too_long` finds them. There,
+        `embed_batches` reads more texts than fit in memory.
 
-        `pooling` and `normalize` default to the sentence-transformers settings of the folder, or to the mean, not
-        normalised; `max_length` counts [CLS] and [SEP]. Pretrained without a teacher, a model gives poor vectors.
+        `pooling` and `normalize` default to the sentence-transformers settings of the
+        folder, or to the mean, not normalised; `max_length` counts [CLS] and [SEP].
+        Pretrained without a teacher, a model gives poor vectors.
         """
         import torch
 
         network, listed = self.begin("embed", texts)
-        own, tokenizer = self.vectors, self.tokenizer
+        own = self.vectors
+        tokenizer = self.tokenizer
         if pooling not in (None, *get_args(Pooling)):
             example = 'model.embed(texts, pooling="mean")'
-            raise no_such_name("LB-674", "there is no such pooling", str(pooling), get_args(Pooling), next=example)
+            raise no_such_name(
+                "LB-674",
+                "there is no such pooling",
+                str(pooling),
+                get_args(Pooling),
+                next=example,
+            )
         is_unit = own.normalize if normalize is None else normalize
-        longest = own.max_length if max_length is None else inputs.require_count(max_length, "max_length", least=3)
+        longest = (
+            own.max_length
+            if max_length is None
+            else inputs.require_count(max_length, "max_length", least=3)
+        )
         positions = network.config.max_position_embeddings
-        encoded = tokenizer.encode_ids([tokenizer.beginning(own.prompt + text, positions) for text in listed])
+        encoded = tokenizer.encode_ids(
+            [tokenizer.beginning(own.prompt + text, positions) for text in listed]
+        )
         found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
-        for rows, batch in inputs.frame_batches(network, tokenizer, encoded, longest=longest):
+        for rows, batch in inputs.frame_batches(
+            network, tokenizer, encoded, longest=longest
+        ):
             with torch.inference_mode():
-                pooled = inputs.pool(network, batch, pooling or own.pooling)  # (texts, hidden)
-                found[rows] = (torch.nn.functional.normalize(pooled) if is_unit else pooled).cpu().numpy()
+                # (texts, hidden)
+                pooled = inputs.pool(network, batch, pooling or own.pooling)
+                found[rows] = (
+                    (torch.nn.functional.normalize(pooled) if is_unit else pooled)
+                    .cpu()
+                    .numpy()
+                )
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
         return vector
 
@@ -303,55 +431,96 @@ class Model:
         max_length: MaxLength = None,
         progress: Progress | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield vectors of `batch_size` texts at a time, of shape (batch_size, H); the stream of texts may be endless.
+        """Yield vectors of `batch_size` texts at a time, of shape (batch_size, H); the
+        stream of texts may be endless.
 
         `progress` is called with the number of texts after each batch.
         """
-        remaining = iter(texts if inputs.is_list(texts) else inputs.as_list(texts, "embed_batches"))
-        while batch := list(islice(remaining, inputs.require_count(batch_size, "batch_size"))):
-            yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
+        remaining = iter(
+            texts if inputs.is_list(texts) else inputs.as_list(texts, "embed_batches")
+        )
+        while batch := list(
+            islice(remaining, inputs.require_count(batch_size, "batch_size"))
+        ):
+            yield self.embed(
+                batch, pooling=pooling, normalize=normalize, max_length=max_length
+            )
             if progress is not None:
                 progress(len(batch))
 
     def similar(self, first: Texts, second: Texts) -> float | NDArray[np.float32]:
-        """Return the cosine of two texts, or of every pair from two lists, (first, second)."""
-        left, right = (self.embed(self.begin("similar", each)[1], normalize=True) for each in (first, second))
+        """Return the cosine of two texts, or of every pair from two lists, (first,
+        second).
+        """
+        left, right = (
+            self.embed(self.begin("similar", each)[1], normalize=True)
+            for each in (first, second)
+        )
         cosines: NDArray[np.float32] = left @ right.T
-        return float(cosines[0, 0]) if isinstance(first, str) and isinstance(second, str) else cosines
+        return (
+            float(cosines[0, 0])
+            if isinstance(first, str) and isinstance(second, str)
+            else cosines
+        )
 
-    def index(self, texts: Iterable[str], *, progress: Progress | None = None) -> "TextIndex":
-        """Embed texts once, to search them many times; see `embed_batches` for `progress`."""
+    def index(
+        self, texts: Iterable[str], *, progress: Progress | None = None
+    ) -> "TextIndex":
+        """Embed texts once, to search them many times; see `embed_batches` for
+        `progress`.
+        """
         _, listed = self.begin("index", texts)
-        batches = self.embed_batches(listed, batch_size=256, normalize=True, progress=progress)
-        return TextIndex(tuple(listed), np.concatenate([self.embed([]), *batches]), self)
+        batches = self.embed_batches(
+            listed, batch_size=256, normalize=True, progress=progress
+        )
+        return TextIndex(
+            tuple(listed), np.concatenate([self.embed([]), *batches]), self
+        )
 
-    def search(self, query: str, texts: Iterable[str], *, top: Top = 10) -> Results[answers.Match]:
+    def search(
+        self, query: str, texts: Iterable[str], *, top: Top = 10
+    ) -> Results[answers.Match]:
         """Return the texts nearest to a query by cosine similarity, best first."""
         return self.index(texts).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
-        """Return the indices of the texts, or pairs, that are longer than the model can read at once.
+        """Return the indices of the texts, or pairs, that are longer than the model can
+        read at once.
 
         `order`, `embed`, `classify` and `choose` cut these at the end.
         """
-        columns = [column for column in inputs.as_pairs(texts, pairs, "too_long") if column is not None]
-        room = self.network.config.max_position_embeddings - 1 - len(columns)  # next to [CLS] and each [SEP]
-        read = ([self.tokenizer.beginning(text, room + 1) for text in column] for column in columns)
+        columns = [
+            column
+            for column in inputs.as_pairs(texts, pairs, "too_long")
+            if column is not None
+        ]
+        # next to [CLS] and each [SEP]
+        room = self.network.config.max_position_embeddings - 1 - len(columns)
+        read = (
+            [self.tokenizer.beginning(text, room + 1) for text in column]
+            for column in columns
+        )
         rows = zip(*map(self.tokenizer.encode_ids, read), strict=True)
         return [number for number, row in enumerate(rows) if sum(map(len, row)) > room]
 
     # Fine-tuned models
 
     @overload
-    def classify(self, texts: str, pairs: str | None = None) -> answers.Classification: ...  # type: ignore[overload-overlap]
+    def classify(  # type: ignore[overload-overlap]
+        self, texts: str, pairs: str | None = None
+    ) -> answers.Classification: ...
     @overload
-    def classify(self, texts: Iterable[str], pairs: Iterable[str] | None = None) -> Results[answers.Classification]: ...
+    def classify(
+        self, texts: Iterable[str], pairs: Iterable[str] | None = None
+    ) -> Results[answers.Classification]: ...
     def classify(
         self, texts: Texts, pairs: Texts | None = None
     ) -> answers.Classification | Results[answers.Classification]:
-        """Return the label of each text, or of each text with its pair; from regression, a score.
+        """Return the label of each text, or of each text with its pair; from
+        regression, a score.
 
-        A text longer than the model can read is cut at its end. An empty pair counts as none.
+        A text longer than the model can read is cut at its end. An empty pair counts as
+        none.
         """
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import TextClassification, TextExample
@@ -362,7 +531,10 @@ class Model:
         rows = zip(listed, seconds or [""] * len(listed), strict=True)
         examples = [TextExample("", first, second or None) for first, second in rows]
         found = Results(
-            answers.Classification(family.named(scores), dict(zip(family.head.labels, scores.values, strict=True)))
+            answers.Classification(
+                family.named(scores),
+                dict(zip(family.head.labels, scores.values, strict=True)),
+            )
             for scores in answer(network, self.tokenizer, family, examples)
         )
         return found[0] if isinstance(texts, str) else found
@@ -371,103 +543,196 @@ class Model:
     def tag(self, texts: str) -> Results[answers.Tagged]: ...  # type: ignore[overload-overlap]
     @overload
     def tag(self, texts: Iterable[str]) -> Results[Results[answers.Tagged]]: ...
-    def tag(self, texts: Texts) -> Results[answers.Tagged] | Results[Results[answers.Tagged]]:
-        """Return the tag of every word and punctuation mark of each text; Chinese or Thai words need spaces between."""
+    def tag(
+        self, texts: Texts
+    ) -> Results[answers.Tagged] | Results[Results[answers.Tagged]]:
+        """Return the tag of every word and punctuation mark of each text; Chinese or
+        Thai words need spaces between.
+        """
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 
         network, listed = self.begin("tag", texts, is_bounded=True)
-        # To `re`, marks (vowel signs of Hindi, accents in NFD) and joiners are no part of a word: take them as letters.
-        letters = ("".join("x" if c in _JOINERS or category(c)[0] == "M" else c for c in text) for text in listed)
+        # To `re`, marks (vowel signs of Hindi, accents in NFD) and joiners are no part
+        # of a word: take them as letters.
+        letters = (
+            "".join("x" if c in _JOINERS or category(c)[0] == "M" else c for c in text)
+            for text in listed
+        )
         spans = [[match.span() for match in _WORD.finditer(text)] for text in letters]
-        family, both = TokenClassification(network.head_config), zip(listed, spans, strict=True)
-        examples = [TagExample("", tuple(text[start:end] for start, end in places)) for text, places in both]
-        answered = zip(examples, spans, answer(network, self.tokenizer, family, examples), strict=True)
+        family = TokenClassification(network.head_config)
+        both = zip(listed, spans, strict=True)
+        examples = [
+            TagExample("", tuple(text[start:end] for start, end in places))
+            for text, places in both
+        ]
+        answered = zip(
+            examples,
+            spans,
+            answer(network, self.tokenizer, family, examples),
+            strict=True,
+        )
         found = Results(
             Results(
                 answers.Tagged(word, family.head.labels[label], *span)
-                for word, span, label in zip(example.words, places, tags.best, strict=True)
+                for word, span, label in zip(
+                    example.words, places, tags.best, strict=True
+                )
             )
             for example, places, tags in answered
         )
         return found[0] if isinstance(texts, str) else found
 
-    def choose(self, question: str, choices: Iterable[str], *, context: Context = "") -> answers.Choice:
-        """Return which of several choices answers a question about a context; a long context is cut at its end."""
-        return self.choose_all([(question, inputs.as_list(choices, "choose"), context)])[0]
+    def choose(
+        self, question: str, choices: Iterable[str], *, context: Context = ""
+    ) -> answers.Choice:
+        """Return which of several choices answers a question about a context; a long
+        context is cut at its end.
+        """
+        return self.choose_all(
+            [(question, inputs.as_list(choices, "choose"), context)]
+        )[0]
 
-    def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[answers.Choice]:
-        """Return which choice answers each question; an item of `asked` is (question, choices, context)."""
+    def choose_all(
+        self, asked: Sequence[tuple[str, Sequence[str], str]]
+    ) -> list[answers.Choice]:
+        """Return which choice answers each question; an item of `asked` is (question,
+        choices, context).
+        """
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice
 
-        texts = [text for question, choices, context in asked for text in (question, context, *choices)]
+        texts = [
+            text
+            for question, choices, context in asked
+            for text in (question, context, *choices)
+        ]
         network, _ = self.begin("choose", texts)
         if not all(choices for _, choices, _ in asked):
-            example = 'litebert choose "Who came?" Ada Nobody --context "Ada came."; in a file, choice1, choice2 ...'
+            example = (
+                'litebert choose "Who came?" Ada Nobody --context "Ada came."; in a'
+                " file, choice1, choice2 ..."
+            )
             raise LitebertError("LB-912", "a question has no choices", next=example)
-        family = MultipleChoice(num_choices=max((len(choices) for _, choices, _ in asked), default=1))
-        examples = [ChoiceExample("", str(context), str(asking), tuple(choices)) for asking, choices, context in asked]
+        family = MultipleChoice(
+            num_choices=max((len(choices) for _, choices, _ in asked), default=1)
+        )
+        examples = [
+            ChoiceExample("", str(context), str(asking), tuple(choices))
+            for asking, choices, context in asked
+        ]
         found = answer(network, self.tokenizer, family, examples)
         return [
             answers.Choice(scores.best, example.choices[scores.best], scores.values)
             for example, scores in zip(examples, found, strict=True)
         ]
 
-    def answer(self, question: str, context: Texts, *, top: Top = 1) -> Results[answers.SpanFound]:
-        """Return the likeliest spans of a context, or of several, that answer a question.
+    def answer(
+        self, question: str, context: Texts, *, top: Top = 1
+    ) -> Results[answers.SpanFound]:
+        """Return the likeliest spans of a context, or of several, that answer a
+        question.
 
-        The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
-        span is the probability that there is none. A context of any length is read in overlapping windows.
+        The best comes first. A SQuAD 2.0 model may find no answer: then an empty text
+        comes first. `no_answer` of each span is the probability that there is none. A
+        context of any length is read in overlapping windows.
         """
-        return self.answer_all([(question, inputs.as_list(context, "answer"))], top=top)[0]
+        return self.answer_all(
+            [(question, inputs.as_list(context, "answer"))], top=top
+        )[0]
 
     def answer_all(
         self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1
     ) -> list[Results[answers.SpanFound]]:
-        """Return the likeliest spans of all contexts of each question; an item of `asked` is (question, contexts)."""
+        """Return the likeliest spans of all contexts of each question; an item of
+        `asked` is (question, contexts).
+        """
         import torch
 
         from litebert.tasks.finetuning import outputs_of
-        from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanExample
+        from litebert.tasks.kinds.spans import (
+            SPAN_FAMILIES,
+            ConditionalSpanAnswering,
+            SpanExample,
+        )
 
-        network, _ = self.begin("answer", [text for question, contexts in asked for text in (question, *contexts)])
-        examples = [SpanExample("", str(question), str(text)) for question, texts in asked for text in texts]
-        family, top = SPAN_FAMILIES[network.head_config.kind], inputs.require_count(top, "top")
+        network, _ = self.begin(
+            "answer",
+            [text for question, contexts in asked for text in (question, *contexts)],
+        )
+        examples = [
+            SpanExample("", str(question), str(text))
+            for question, texts in asked
+            for text in texts
+        ]
+        family = SPAN_FAMILIES[network.head_config.kind]
+        top = inputs.require_count(top, "top")
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
-        windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
+        windows = family.windows(
+            examples, self.tokenizer, max_length=network.config.max_position_embeddings
+        )
         while group := list(islice(windows, _WINDOWS_AT_ONCE)):
-            found = family.answers(examples, group, outputs_of(network, family.outputs, group))
+            found = family.answers(
+                examples, group, outputs_of(network, family.outputs, group)
+            )
             for number in {each.example for each in group}:
                 parts[number].append(found[number])
         merged = (family.merge(of_context) for of_context in parts)
 
         ranked = []
         for _, contexts in asked:
-            best, nothing = list(islice(merged, len(contexts))), None  # the answers of each context
-            if isinstance(family, ConditionalSpanAnswering):  # contexts are taken as independent
-                empty = torch.tensor([each.null_score or 0.0 for each in best], dtype=torch.float64).sigmoid()
-                nothing, shares = float(empty.prod()), 1 - empty
+            # the answers of each context
+            best = list(islice(merged, len(contexts)))
+            nothing = None
+            # contexts are taken as independent
+            if isinstance(family, ConditionalSpanAnswering):
+                empty = torch.tensor(
+                    [each.null_score or 0.0 for each in best], dtype=torch.float64
+                ).sigmoid()
+                nothing = float(empty.prod())
+                shares = 1 - empty
                 shares *= (1 - nothing) / (float(shares.sum()) or 1.0)
-            else:  # the share of each context: the softmax of the scores of their best spans
-                scores = [max((s.score for s in each.n_best if s.stop > s.start), default=-math.inf) for each in best]
+            else:
+                # the share of each context: the softmax of the scores of their best
+                # spans
+                scores = [
+                    max(
+                        (s.score for s in each.n_best if s.stop > s.start),
+                        default=-math.inf,
+                    )
+                    for each in best
+                ]
                 shares = torch.tensor(scores, dtype=torch.float64).softmax(0)
             spans = [
-                answers.SpanFound(span.text, span.start, span.stop, share * span.probability, document, nothing)
-                for document, (each, share) in enumerate(zip(best, shares.tolist(), strict=True))
+                answers.SpanFound(
+                    span.text,
+                    span.start,
+                    span.stop,
+                    share * span.probability,
+                    document,
+                    nothing,
+                )
+                for document, (each, share) in enumerate(
+                    zip(best, shares.tolist(), strict=True)
+                )
                 for span in each.n_best
                 if span.stop > span.start
             ]
             if nothing is not None:
                 spans.append(answers.SpanFound("", 0, 0, nothing, 0, nothing))
-            ranked.append(Results(sorted(spans, key=lambda span: -span.probability)[:top]))
+            ranked.append(
+                Results(sorted(spans, key=lambda span: -span.probability)[:top])
+            )
         return ranked
 
-    def explain(self, verb: str, *texts: str, answer: str | None = None) -> answers.Explanation:
+    def explain(
+        self, verb: str, *texts: str, answer: str | None = None
+    ) -> answers.Explanation:
         """Return how much each word of the texts adds to an answer of a verb.
 
-        `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for `choose` the question, the
-        context and the choices. `answer` defaults to the one that the model gives.
+        `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for
+        `choose` the question, the context and the choices. `answer` defaults to the one
+        that the model gives.
         """
         from litebert.inference.explain import explain
 
@@ -479,50 +744,100 @@ class Model:
     def verbs(self) -> tuple[str, ...]:
         """The verbs that this model's weights support."""
         head = getattr(self.network, "head_config", None)
-        own = (head.record.verb,) if head else tuple(verb for verb in _HEADS if not self._missing_weights(verb))
+        own = (
+            (head.record.verb,)
+            if head
+            else tuple(verb for verb in _HEADS if not self._missing_weights(verb))
+        )
         return (*own, "embed")
 
-    def begin(self, verb: str, texts: Texts, *, is_bounded: bool = False) -> tuple[Any, list[str]]:
-        """Return the network, if its head supports this verb, and the texts as a list; warn once of their language."""
+    def begin(
+        self, verb: str, texts: Texts, *, is_bounded: bool = False
+    ) -> tuple[Any, list[str]]:
+        """Return the network, if its head supports this verb, and the texts as a list;
+        warn once of their language.
+        """
         found = [texts] if isinstance(texts, str) else inputs.as_list(texts, verb)
         if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
-            what, received = f"this text is too long for {verb}: the answer grows with it", f"{longest:,} characters"
-            expected, advice = f"at most {MAX_CHARACTERS:,}", "split the text into chapters, one per row of a file"
-            raise LitebertError("LB-935", what, received=received, expected=expected, next=advice)
+            what = f"this text is too long for {verb}: the answer grows with it"
+            received = f"{longest:,} characters"
+            expected = f"at most {MAX_CHARACTERS:,}"
+            advice = "split the text into chapters, one per row of a file"
+            raise LitebertError(
+                "LB-935", what, received=received, expected=expected, next=advice
+            )
         if verb not in self.verbs and verb not in ("similar", "index", "explain"):
             raise self._unable(verb)
         if verb in ("score", "order") and not all(map(str.strip, found)):
-            raise LitebertError("LB-945", f"the text for {verb} is blank", next="give a text, or leave it out")
+            raise LitebertError(
+                "LB-945",
+                f"the text for {verb} is blank",
+                next="give a text, or leave it out",
+            )
         remark = self.remark  # another thread may set it to None
-        if remark and (odd := [text for text in found[:3] if self.tokenizer.reads_in_fragments(text[:300])]):
+        if remark and (
+            odd := [
+                text
+                for text in found[:3]
+                if self.tokenizer.reads_in_fragments(text[:300])
+            ]
+        ):
             remark(
-                f"note: {odd[0][:60]!r} is split into single letters or unknown pieces: the vocabulary of this model "
-                "was not made for its language, or is very small, and answers about such texts mean little"
+                f"note: {odd[0][:60]!r} is split into single letters or unknown pieces:"
+                " the vocabulary of this model was not made for its language, or is"
+                " very small, and answers about such texts mean little"
             )
             self.remark = None
         return self.network, found
 
     def _missing_weights(self, verb: str) -> list[str]:
-        """Return the weights of a verb's pretraining head, or of the encoder, that the file lacks."""
-        absent = [name for name in self._missing if name.startswith((f"{_HEADS[verb]}.", "albert."))]
-        return sorted(name for name in absent if verb == "order" or "pooler" not in name)
+        """Return the weights of a verb's pretraining head, or of the encoder, that the
+        file lacks.
+        """
+        absent = [
+            name
+            for name in self._missing
+            if name.startswith((f"{_HEADS[verb]}.", "albert."))
+        ]
+        return sorted(
+            name for name in absent if verb == "order" or "pooler" not in name
+        )
 
     def _unable(self, verb: str) -> RequestError:
         head = getattr(self.network, "head_config", None)
         has = f"a {head.kind} head" if head else "pretraining heads only"
         if verb in _HEADS:
-            what, expected = f"{self.source} cannot {verb}: its file lacks weights for that", f"the {_HEADS[verb]} head"
+            what = f"{self.source} cannot {verb}: its file lacks weights for that"
+            expected = f"the {_HEADS[verb]} head"
             advice = "use the model that it was fine-tuned from, which has this head"
             if not head:
-                has = f"no {', '.join(self._missing_weights(verb)[:3])}; files from the hub often lack sentence order"
-                advice = "use a model that litebert pretrained, or pretrain this one further"
-            return RequestError("LB-612", what, received=has, expected=expected, next=advice)
-        what, advice = f"{self.source} cannot {verb}: it was not fine-tuned for that", "litebert finetune --help"
-        expected = f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head"
+                has = (
+                    f"no {', '.join(self._missing_weights(verb)[:3])}; files from the"
+                    " hub often lack sentence order"
+                )
+                advice = (
+                    "use a model that litebert pretrained, or pretrain this one further"
+                )
+            return RequestError(
+                "LB-612", what, received=has, expected=expected, next=advice
+            )
+        what = f"{self.source} cannot {verb}: it was not fine-tuned for that"
+        advice = "litebert finetune --help"
+        expected = (
+            f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)}"
+            " head"
+        )
         if self._unused and self.verbs == ("embed",):
-            has = f"a head that no imported module defines, {', '.join(self._unused[:3])}"
-            advice = "import the module that adds its head before you load it, as in docs/extending/task.md"
-        return RequestError("LB-615", what, received=has, expected=expected, next=advice)
+            has = (
+                f"a head that no imported module defines, {', '.join(self._unused[:3])}"
+            )
+            advice = (
+                "import the module that adds its head before you load it, as in"
+                " docs/extending/task.md"
+            )
+        return RequestError(
+            "LB-615", what, received=has, expected=expected, next=advice
+        )
 
 
 @dataclass(frozen=True)
@@ -536,20 +851,29 @@ class TextIndex:
     def search(self, query: str, *, top: int = 10) -> Results[answers.Match]:
         """Return the nearest texts, best first."""
         if not self.texts:
-            raise LitebertError("LB-937", "there is nothing to search", next='litebert search "a query" texts.txt')
+            raise LitebertError(
+                "LB-937",
+                "there is nothing to search",
+                next='litebert search "a query" texts.txt',
+            )
         scores = self.vectors @ self.model.embed([query], normalize=True)[0]
         best = np.argsort(-scores, kind="stable")[: inputs.require_count(top, "top")]
-        return Results(answers.Match(int(n), self.texts[n], float(scores[n])) for n in best)
+        return Results(
+            answers.Match(int(n), self.texts[n], float(scores[n])) for n in best
+        )
 
 
 class Embeddings:
-    """An embedder for LangChain, LlamaIndex and other libraries that call these two methods.
+    """An embedder for LangChain, LlamaIndex and other libraries that call these two
+    methods.
 
     >>> len(Embeddings().embed_query("a cat"))
     384
     """
 
-    def __init__(self, path: str | PathLike[str] | None = None, *, precision: Precision = "fp32") -> None:
+    def __init__(
+        self, path: str | PathLike[str] | None = None, *, precision: Precision = "fp32"
+    ) -> None:
         self.model = Model.load(path, precision=precision)
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:

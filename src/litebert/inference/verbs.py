@@ -1,7 +1,8 @@
 """The verbs of a model as records: the single table behind the shell, files and HTTP.
 
-A row is a mapping from role to text, such as {"question": ..., "context": ...}. A verb answers many rows together; its
-options are the keyword arguments of the `Model` method of the same name.
+A row is a mapping from role to text, such as {"question": ..., "context": ...}. A verb
+answers many rows together; its options are the keyword arguments of the `Model` method
+of the same name.
 """
 
 import inspect
@@ -9,11 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from litebert.answers import Choice, Classification, Coherence, Order, Results, SpanFound
+from litebert.answers import (
+    Choice,
+    Classification,
+    Coherence,
+    Order,
+    Results,
+    SpanFound,
+)
 from litebert.inference.model import Model
 
 Row: TypeAlias = Mapping[str, str]
-CHOICES = tuple(f"choice{number}" for number in range(1, 33))  # of one question, at most
+# of one question, at most
+CHOICES = tuple(f"choice{number}" for number in range(1, 33))
 
 
 @dataclass(frozen=True)
@@ -21,18 +30,28 @@ class Verb:
     """How to answer rows with these roles, and how to show an answer."""
 
     name: str
-    answer: Callable[..., Sequence[Any]]  # (model, rows, options by name) -> an answer for each row
+    # (model, rows, options by name) -> an answer for each row
+    answer: Callable[..., Sequence[Any]]
     line: Callable[[Row, Any], str]  # an answer for people
     roles: tuple[str, ...] = ("text",)  # the parts of a row
     num_needed: int = 1  # how many of the first roles are required
-    plain: Callable[[Any], object] = lambda found: found  # an answer as JSON can hold it
+    # an answer as JSON can hold it
+    plain: Callable[[Any], object] = lambda found: found
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
-        """The keyword arguments of the method, except callbacks, with their types, defaults and help."""
-        parameters = inspect.signature(getattr(Model, self.name), eval_str=False).parameters.values()
+        """The keyword arguments of the method, except callbacks, with their types,
+        defaults and help.
+        """
+        parameters = inspect.signature(
+            getattr(Model, self.name), eval_str=False
+        ).parameters.values()
         names = (*self.roles, "progress")
-        return {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in names}
+        return {
+            each.name: each
+            for each in parameters
+            if each.kind is each.KEYWORD_ONLY and each.name not in names
+        }
 
 
 def _column(rows: Sequence[Row], role: str = "text") -> list[str]:
@@ -44,11 +63,15 @@ def _choices(row: Row) -> list[str]:
 
 
 def _method(verb: str) -> Callable[..., list[Any]]:
-    return lambda model, rows, **options: list(getattr(model, verb)(_column(rows), **options))
+    return lambda model, rows, **options: list(
+        getattr(model, verb)(_column(rows), **options)
+    )
 
 
 def _similar(model: Model, rows: Sequence[Row]) -> list[float]:
-    firsts, seconds = (model.embed(_column(rows, role), normalize=True) for role in ("first", "second"))
+    firsts, seconds = (
+        model.embed(_column(rows, role), normalize=True) for role in ("first", "second")
+    )
     return [float(cosine) for cosine in (firsts * seconds).sum(-1)]  # of unit vectors
 
 
@@ -56,19 +79,28 @@ def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
     """Answer pairs together; split a single text into its sentences."""
     pairs = [row for row in rows if "second" in row]
     found = iter(model.order_pairs(_column(pairs, "first"), _column(pairs, "second")))
-    return [next(found) if "second" in row else model.order(row["first"]) for row in rows]
+    return [
+        next(found) if "second" in row else model.order(row["first"]) for row in rows
+    ]
 
 
 def _classify(model: Model, rows: Sequence[Row]) -> Sequence[Classification]:
-    return model.classify(_column(rows), _column(rows, "second"))  # an empty second text counts as none
+    # an empty second text counts as none
+    return model.classify(_column(rows), _column(rows, "second"))
 
 
-def _answer(model: Model, rows: Sequence[Row], **options: Any) -> list[Results[SpanFound]]:
-    return model.answer_all([(row["question"], [row["context"]]) for row in rows], **options)
+def _answer(
+    model: Model, rows: Sequence[Row], **options: Any
+) -> list[Results[SpanFound]]:
+    return model.answer_all(
+        [(row["question"], [row["context"]]) for row in rows], **options
+    )
 
 
 def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
-    return model.choose_all([(row["question"], _choices(row), row.get("context", "")) for row in rows])
+    return model.choose_all(
+        [(row["question"], _choices(row), row.get("context", "")) for row in rows]
+    )
 
 
 # Lines for people
@@ -76,40 +108,90 @@ def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
 
 def _order_line(_: Row, found: Order | Coherence) -> str:
     if isinstance(found, Order):
-        return f"{'in order' if found.is_in_order else 'swapped'}  (in order: {found.probability:.1%})"
-    lines = ((each.probability, "break" if each.probability < 0.5 else "", each.second) for each in found.joins)
-    return "\n".join(f"{probability:6.1%}  {verdict:<5}  {second}" for probability, verdict, second in lines)
+        return (
+            f"{'in order' if found.is_in_order else 'swapped'}  (in order:"
+            f" {found.probability:.1%})"
+        )
+    lines = (
+        (each.probability, "break" if each.probability < 0.5 else "", each.second)
+        for each in found.joins
+    )
+    return "\n".join(
+        f"{probability:6.1%}  {verdict:<5}  {second}"
+        for probability, verdict, second in lines
+    )
 
 
 def _labels_line(row: Row, found: Classification) -> str:
     values = "  ".join(f"{name} {value:.4g}" for name, value in found.values.items())
-    return f"{', '.join(found.labels) or 'no label':<16}  {' '.join(row['text'].split())[:50]:<50}  {values}"
+    return (
+        f"{', '.join(found.labels) or 'no label':<16} "
+        f" {' '.join(row['text'].split())[:50]:<50}  {values}"
+    )
 
 
 def _vector_line(row: Row, vector: Sequence[float]) -> str:
     numbers = " ".join(f"{value:.3f}" for value in vector[:6])
-    return f"{' '.join(row['text'].split())[:40]:<40}  {len(vector)} numbers: {numbers} …"
+    return (
+        f"{' '.join(row['text'].split())[:40]:<40}  {len(vector)} numbers: {numbers} …"
+    )
 
 
 def _spans_line(row: Row, found: Results[SpanFound]) -> str:
-    lines = [f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}" for each in found]
+    lines = [
+        f"{each.probability:6.1%}  {each.text or '(no answer in this text)'}"
+        for each in found
+    ]
     return "\n".join([row["question"], *(lines or ["(no answer in this text)"])])
 
 
 def _choice_line(row: Row, found: Choice) -> str:
-    marks = ["*" if number == found.index else " " for number in range(len(found.probabilities))]
+    marks = [
+        "*" if number == found.index else " "
+        for number in range(len(found.probabilities))
+    ]
     columns = zip(marks, found.probabilities, _choices(row), strict=True)
-    return "\n".join([row["question"], *(f"{mark} {share:6.1%}  {choice}" for mark, share, choice in columns)])
+    return "\n".join(
+        [
+            row["question"],
+            *(f"{mark} {share:6.1%}  {choice}" for mark, share, choice in columns),
+        ]
+    )
 
 
 _TABLE = (
-    Verb("fill", _method("fill"), lambda _, found: "\n".join(f"{f.probability:6.1%}  {f.text}" for f in found)),
-    Verb("score", _method("score"), lambda _, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {s.text[:70]}"),
-    Verb("order", _order, _order_line, ("first", "second"), plain=lambda found: getattr(found, "joins", found)),
+    Verb(
+        "fill",
+        _method("fill"),
+        lambda _, found: "\n".join(f"{f.probability:6.1%}  {f.text}" for f in found),
+    ),
+    Verb(
+        "score",
+        _method("score"),
+        lambda _, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {s.text[:70]}",
+    ),
+    Verb(
+        "order",
+        _order,
+        _order_line,
+        ("first", "second"),
+        plain=lambda found: getattr(found, "joins", found),
+    ),
     Verb("embed", _method("embed"), _vector_line, plain=lambda vector: vector.tolist()),
-    Verb("similar", _similar, lambda _, x: f"{x:.4f}", ("first", "second"), 2, lambda x: {"cosine": x}),
+    Verb(
+        "similar",
+        _similar,
+        lambda _, x: f"{x:.4f}",
+        ("first", "second"),
+        2,
+        lambda x: {"cosine": x},
+    ),
     Verb("classify", _classify, _labels_line, ("text", "second")),
-    Verb("tag", _method("tag"), lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found)),
+    Verb(
+        "tag",
+        _method("tag"),
+        lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
+    ),
     Verb("answer", _answer, _spans_line, ("question", "context"), 2),
     Verb("choose", _choose, _choice_line, ("question", "context", *CHOICES)),
 )

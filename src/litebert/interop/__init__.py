@@ -1,4 +1,5 @@
-"""Reports of conversions: of imports, exports and quantization, as text for people and as JSON.
+"""Reports of conversions: of imports, exports and quantization, as text for people and
+as JSON.
 
 They do not need torch, so that the help of these commands does not load it.
 """
@@ -10,7 +11,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ModelImport:
-    """What was read and written; `missing` lists parameters, `unused` lists variables by their names in the source."""
+    """What was read and written; `missing` lists parameters, `unused` lists variables
+    by their names in the source.
+    """
 
     source: str
     output: str
@@ -22,7 +25,9 @@ class ModelImport:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.output}: {self.architecture}, {self.num_parameters:,} parameters"]
+        lines = [
+            f"{self.output}: {self.architecture}, {self.num_parameters:,} parameters"
+        ]
         if self.optimizer_step is not None:
             lines.append(f"optimizer: after {self.optimizer_step:,} steps")
         lines += [f"missing: {name}" for name in self.missing]
@@ -40,25 +45,36 @@ class GoogleExport:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        size = f"{self.num_variables} variables, {self.num_parameters:,} parameters in float32"
+        size = (
+            f"{self.num_variables} variables, {self.num_parameters:,} parameters in"
+            " float32"
+        )
         return f"{self.prefix}: {size}\nfiles: {', '.join(self.files)}"
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How close the outputs of an exported network are to those of the network itself."""
+    """How close the outputs of an exported network are to those of the network
+    itself.
+    """
 
     max_difference: float
     scale: float  # the largest absolute output
-    correlation: float  # the lowest of all outputs, of deviations from the mean, which distinguish texts
+    # the lowest of all outputs, of deviations from the mean, which distinguish texts
+    correlation: float
 
     def __str__(self) -> str:
-        return f"differs by up to {self.max_difference:.1e}, correlation {self.correlation:.5f}"
+        return (
+            f"differs by up to {self.max_difference:.1e}, correlation"
+            f" {self.correlation:.5f}"
+        )
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written (a file with its outputs, or a page with its verbs), its bytes to fetch, and how exact it is."""
+    """What was written (a file with its outputs, or a page with its verbs), its bytes
+    to fetch, and how exact it is.
+    """
 
     output: Path
     outputs: tuple[str, ...]
@@ -67,10 +83,14 @@ class ExportReport:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.output}: {self.bytes / 1e6:.1f} MB, gives {', '.join(self.outputs)}\n{self.parity}"
+        return (
+            f"{self.output}: {self.bytes / 1e6:.1f} MB, gives"
+            f" {', '.join(self.outputs)}\n{self.parity}"
+        )
 
 
-MUCH = 0.1  # relative error of hidden states in eight bits above which answers may change
+# relative error of hidden states in eight bits above which answers may change
+MUCH = 0.1
 
 
 @dataclass(frozen=True)
@@ -81,17 +101,27 @@ class Quantized:
     num_examples: int
     bytes_before: int
     bytes_after: int
-    error: float  # the norm of the difference of the last hidden states, relative to that of the original
-    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # measures by development split, if any
+    # the norm of the difference of the last hidden states, relative to that of the
+    # original
+    error: float
+    # measures by development split, if any
+    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        sizes = f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before"
-        error = f"{self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
+        sizes = (
+            f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before"
+        )
+        error = (
+            f"{self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
+        )
         lines = [f"{sizes}; hidden states differ by {error}"]
         for split, measures in self.before.items():
             for name, before in measures.items():
-                lines.append(f"{split:<16} {name:<24} {before:.4f} -> {self.after[split][name]:.4f}")
+                lines.append(
+                    f"{split:<16} {name:<24} {before:.4f} ->"
+                    f" {self.after[split][name]:.4f}"
+                )
         return "\n".join(lines)
 
     @property
@@ -99,6 +129,13 @@ class Quantized:
         """A warning if answers may change."""
         if self.error <= MUCH:
             return ()
-        measured = "compare the measures above" if self.before else "measure it with --evaluate"
-        advice = f"{measured} before you use this copy, or calibrate with more texts like those it will read"
+        measured = (
+            "compare the measures above"
+            if self.before
+            else "measure it with --evaluate"
+        )
+        advice = (
+            f"{measured} before you use this copy, or calibrate with more texts like"
+            " those it will read"
+        )
         return (f"warning hidden states differ by more than {MUCH:.0%}: {advice}",)

@@ -1,4 +1,5 @@
-"""The network as the paper describes it, on ragged batches. The code that makes it fast is in `litebert.fast`.
+"""The network as the paper describes it, on ragged batches. The code that makes it fast
+is in `litebert.fast`.
 
 Axes in annotations and shape comments, here and in the packages above:
     tokens      all tokens of a batch, end to end
@@ -16,12 +17,50 @@ Axes in annotations and shape comments, here and in the packages above:
     blocks      blocks of tokens in local attention; each attends to a `span` of neighbours
 """
 
-from litebert.nn.batch import Batch, device_of, group_by_length, move, pad_rows, pool_rows, sequence_of
-from litebert.nn.heads import PRETRAINING_HEADS, AlbertForPretraining, AlbertForTask, LinearHead, Network
-from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock, Visible, attention, depth_plan
+from litebert.nn.batch import (
+    Batch,
+    device_of,
+    group_by_length,
+    move,
+    pad_rows,
+    pool_rows,
+    sequence_of,
+)
+from litebert.nn.heads import (
+    PRETRAINING_HEADS,
+    AlbertForPretraining,
+    AlbertForTask,
+    LinearHead,
+    Network,
+)
+from litebert.nn.model import (
+    ACTIVATIONS,
+    Albert,
+    AttentionBlock,
+    FeedForwardBlock,
+    Visible,
+    attention,
+    depth_plan,
+)
 
 __all__ = [
-    "ACTIVATIONS", "PRETRAINING_HEADS", "Albert", "AlbertForPretraining", "AlbertForTask", "AttentionBlock", "Batch",
-    "FeedForwardBlock", "LinearHead", "Network", "Visible", "attention", "depth_plan", "device_of", "group_by_length",
-    "move", "pad_rows", "pool_rows", "sequence_of",
-]  # fmt: skip
+    "ACTIVATIONS",
+    "PRETRAINING_HEADS",
+    "Albert",
+    "AlbertForPretraining",
+    "AlbertForTask",
+    "AttentionBlock",
+    "Batch",
+    "FeedForwardBlock",
+    "LinearHead",
+    "Network",
+    "Visible",
+    "attention",
+    "depth_plan",
+    "device_of",
+    "group_by_length",
+    "move",
+    "pad_rows",
+    "pool_rows",
+    "sequence_of",
+]

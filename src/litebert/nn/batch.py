@@ -1,4 +1,6 @@
-"""A ragged batch: the tokens of all sequences lie end to end, so nothing is computed for padding."""
+"""A ragged batch: the tokens of all sequences lie end to end, so nothing is computed
+for padding.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,20 +28,35 @@ class Batch:
     positions: Int[Tensor, " tokens"]  # of each token within its sequence
     segments: Int[Tensor, " tokens"]
     offsets: Int[Tensor, " boundaries"]
-    lengths: tuple[int, ...]  # on the host, so that choosing a kernel never waits for the device
+    # on the host, so that choosing a kernel never waits for the device
+    lengths: tuple[int, ...]
 
     def __post_init__(self) -> None:
         if not all(self.lengths):
-            raise LitebertError("LB-450", "a batch cannot hold an empty sequence", next="encode with frame=True")
+            raise LitebertError(
+                "LB-450",
+                "a batch cannot hold an empty sequence",
+                next="encode with frame=True",
+            )
 
     @classmethod
-    def from_lists(cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Batch":
+    def from_lists(
+        cls,
+        ids: Sequence[Sequence[int]],
+        segments: Sequence[Sequence[int]] | None = None,
+    ) -> "Batch":
         """Join lists of ids and of segment ids (default 0)."""
         lengths = tuple(map(len, ids))
         flat = torch.tensor([*chain(*ids)], dtype=torch.int64)  # (tokens,)
-        types = torch.zeros_like(flat) if segments is None else torch.tensor([*chain(*segments)], dtype=torch.int64)
+        types = (
+            torch.zeros_like(flat)
+            if segments is None
+            else torch.tensor([*chain(*segments)], dtype=torch.int64)
+        )
         positions = torch.tensor([*chain(*map(range, lengths))], dtype=torch.int64)
-        return cls(flat, positions, types, torch.tensor([0, *accumulate(lengths)]), lengths)
+        return cls(
+            flat, positions, types, torch.tensor([0, *accumulate(lengths)]), lengths
+        )
 
     @classmethod
     def from_padded(
@@ -48,19 +65,26 @@ class Batch:
         mask: Shaped[Tensor, "sequences width"] | None = None,
         segments: Int[Tensor, "sequences width"] | None = None,
     ) -> "Batch":
-        """Drop the padding, where the mask is 0; the position of a token is its column."""
+        """Drop the padding, where the mask is 0; the position of a token is its
+        column.
+        """
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
         sizes = keep.sum(1)  # (sequences,)
         offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # (sequences + 1,)
-        return cls(ids[keep], keep.nonzero()[:, 1], types[keep], offsets, tuple(sizes.tolist()))
+        return cls(
+            ids[keep], keep.nonzero()[:, 1], types[keep], offsets, tuple(sizes.tolist())
+        )
 
     def to_padded(
         self, values: Shaped[Tensor, "tokens ..."], *, width: int | None = None
     ) -> Shaped[Tensor, "sequences width ..."]:
-        """Lay per-token values out as a rectangle, with zeros where there is no token."""
+        """Lay per-token values out as a rectangle, with zeros where there is no
+        token.
+        """
         width = int(self.positions.max()) + 1 if width is None else width
-        # One row per sequence, with each token in the column of its position: what from_padded dropped stays zero.
+        # One row per sequence, with each token in the column of its position: what
+        # from_padded dropped stays zero.
         rectangle = values.new_zeros(len(self.lengths), width, *values.shape[1:])
         return rectangle.index_put((sequence_of(self), self.positions), values)
 
@@ -69,7 +93,10 @@ class Batch:
         if self.ids.device == torch.device(device):
             return self
         tensors = {name: x for name, x in vars(self).items() if name != "lengths"}
-        return replace(self, **{name: x.to(device, non_blocking=True) for name, x in tensors.items()})
+        return replace(
+            self,
+            **{name: x.to(device, non_blocking=True) for name, x in tensors.items()},
+        )
 
     @property
     def first_tokens(self) -> Int[Tensor, " sequences"]:
@@ -78,13 +105,19 @@ class Batch:
 
 
 def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
-    """Return the index of each token's sequence; the result's size is known, so the host never waits for a GPU."""
+    """Return the index of each token's sequence; the result's size is known, so the
+    host never waits for a GPU.
+    """
     numbers = torch.arange(len(batch.lengths), device=batch.offsets.device)
     return numbers.repeat_interleave(batch.offsets.diff(), output_size=len(batch.ids))
 
 
-def pool_rows(hidden: Float[Tensor, "tokens hidden"], batch: Batch, pooling: str) -> Float[Tensor, "sequences hidden"]:
-    """Return one vector per sequence: the state of its [CLS] ("cls"), or the "mean" or "max" of its states."""
+def pool_rows(
+    hidden: Float[Tensor, "tokens hidden"], batch: Batch, pooling: str
+) -> Float[Tensor, "sequences hidden"]:
+    """Return one vector per sequence: the state of its [CLS] ("cls"), or the "mean" or
+    "max" of its states.
+    """
     if pooling == "cls":
         return hidden[batch.first_tokens]
     return torch.segment_reduce(hidden, pooling, lengths=batch.offsets.diff())
@@ -96,13 +129,20 @@ def device_of(network: nn.Module) -> torch.device:
 
 
 def move(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Move a tensor to a device; to a GPU, copy from pinned memory, so that the host does not wait."""
+    """Move a tensor to a device; to a GPU, copy from pinned memory, so that the host
+    does not wait.
+    """
     is_to_gpu = torch.device(device).type == "cuda" and tensor.device.type == "cpu"
-    return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
+    return (
+        tensor.pin_memory().to(device, non_blocking=True)
+        if is_to_gpu
+        else tensor.to(device)
+    )
 
 
 def group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of indices of similar length, longest first, each of at most TOKENS_AT_ONCE tokens.
+    """Yield groups of indices of similar length, longest first, each of at most
+    TOKENS_AT_ONCE tokens.
 
     >>> list(group_by_length([3, 9, 5]))
     [[1, 2, 0]]
@@ -118,14 +158,18 @@ def group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def pad_rows(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
-    """Append zero rows, which belong to no sequence, to reach one of at most 16 row counts per power of two.
+    """Append zero rows, which belong to no sequence, to reach one of at most 16 row
+    counts per power of two.
 
-    Matrix kernels are compiled or selected per shape, and a ragged batch has a new shape in every step. On a CPU in
-    bf16, the first product of a shape takes about five times as long as later ones. At most 1/16 more rows are added.
+    Matrix kernels are compiled or selected per shape, and a ragged batch has a new
+    shape in every step. On a CPU in bf16, the first product of a shape takes about five
+    times as long as later ones. At most 1/16 more rows are added.
 
     >>> [len(pad_rows(torch.ones(rows))) for rows in (16, 100, 4_001)]
     [16, 100, 4096]
     """
     rows = values.shape[0]  # len() of a tensor takes 1 us, as long as a small kernel
     missing = -rows % (1 << max(0, (rows // 16).bit_length() - 1))
-    return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)) if missing else values
+    return (
+        F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)) if missing else values
+    )

@@ -1,4 +1,6 @@
-"""Heads, and the networks that are trained: the encoder with its pretraining heads or with a task head."""
+"""Heads, and the networks that are trained: the encoder with its pretraining heads or
+with a task head.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -16,7 +18,9 @@ from litebert.nn.model import ACTIVATIONS, Albert, initialise
 
 
 class MaskedLMHead(nn.Module):
-    """H to E, activation, layer norm, then the word table as output layer plus a bias (run_pretraining.py L294)."""
+    """H to E, activation, layer norm, then the word table as output layer plus a bias
+    (run_pretraining.py L294).
+    """
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -26,24 +30,36 @@ class MaskedLMHead(nn.Module):
         self.activation = ACTIVATIONS[config.hidden_act]
 
     def forward(
-        self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
+        self,
+        hidden: Float[Tensor, "masked hidden"],
+        table: Float[Tensor, "vocab embed"],
     ) -> Float[Tensor, "masked vocab"]:
-        """Score every piece of the vocabulary at each position, in the dtype of `hidden`; the norm is in float32."""
-        dtype, dense = hidden.dtype, self.dense
+        """Score every piece of the vocabulary at each position, in the dtype of
+        `hidden`; the norm is in float32.
+        """
+        dtype = hidden.dtype
+        dense = self.dense
         x = pad_rows(hidden)  # the number of masked tokens differs from batch to batch
-        x = self.activation(F.linear(x, dense.weight.to(dtype), dense.bias.to(dtype)))  # (rows, embed)
+        # (rows, embed)
+        x = self.activation(F.linear(x, dense.weight.to(dtype), dense.bias.to(dtype)))
         x = self.norm(x.to(self.norm.weight.dtype)).to(dtype)
         return F.linear(x, table.to(dtype), self.bias.to(dtype))[: len(hidden)]
 
 
 @dataclass(frozen=True)
 class PretrainingHead:
-    """A pretraining head: one or more layers on the last states (docs/extending/pretraining-head.md)."""
+    """A pretraining head: one or more layers on the last states
+    (docs/extending/pretraining-head.md).
+    """
 
-    make: Callable[[AlbertConfig], nn.Module]  # the module; the network holds it under the head's name
-    reads: Callable[[Batch, Tensor], Tensor]  # (batch, masked positions) -> the tokens whose states it reads
-    logits: Callable[[Any, Tensor, Albert], Tensor]  # (module, states of those tokens, encoder) -> logits
-    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of its layers on disk: (in ALBERT, in BERT)
+    # the module; the network holds it under the head's name
+    make: Callable[[AlbertConfig], nn.Module]
+    # (batch, masked positions) -> the tokens whose states it reads
+    reads: Callable[[Batch, Tensor], Tensor]
+    # (module, states of those tokens, encoder) -> logits
+    logits: Callable[[Any, Tensor, Albert], Tensor]
+    # of its layers on disk: (in ALBERT, in BERT)
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 PRETRAINING_HEADS: dict[str, PretrainingHead] = {
@@ -57,14 +73,19 @@ PRETRAINING_HEADS: dict[str, PretrainingHead] = {
             "norm": ("predictions.LayerNorm", "cls.predictions.transform.LayerNorm"),
         },
     ),
-    "sentence_order": PretrainingHead(  # one layer on the pooled vector: 0 in order, 1 swapped
-        make=lambda config: nn.Sequential(OrderedDict(classifier=nn.Linear(config.hidden_size, 2))),
+    # one layer on the pooled vector: 0 in order, 1 swapped
+    "sentence_order": PretrainingHead(
+        make=lambda config: nn.Sequential(
+            OrderedDict(classifier=nn.Linear(config.hidden_size, 2))
+        ),
         reads=lambda batch, _: batch.first_tokens,
         logits=lambda head, states, albert: head(albert.pool(states)),
         names={"classifier": ("sop_classifier.classifier", "cls.seq_relationship")},
     ),
 }
-"""The pretraining heads by name; their losses and measures are in `litebert.tasks.pretraining`."""
+"""The pretraining heads by name; their losses and measures are in
+`litebert.tasks.pretraining`.
+"""
 
 
 class PretrainingOutput(dict[str, Tensor]):
@@ -80,7 +101,8 @@ class PretrainingOutput(dict[str, Tensor]):
 
 
 class AlbertForPretraining(nn.Module):
-    """The encoder with its pretraining heads, which have no dropout (run_pretraining.py L294-361).
+    """The encoder with its pretraining heads, which have no dropout (run_pretraining.py
+    L294-361).
 
     >>> config = AlbertConfig(vocab_size=9, hidden_size=4, num_attention_heads=1)
     >>> AlbertForPretraining(config)(Batch.from_lists([[2, 4]]), torch.tensor([1])).masked_lm.shape
@@ -89,10 +111,15 @@ class AlbertForPretraining(nn.Module):
 
     masked_lm: MaskedLMHead
     sentence_order: nn.Sequential
-    untrained: frozenset[str] = frozenset()  # parameters that nothing trains, which are not written
+    # parameters that nothing trains, which are not written
+    untrained: frozenset[str] = frozenset()
 
     def __init__(
-        self, config: AlbertConfig, *, dtype: torch.dtype = torch.float32, generator: torch.Generator | None = None
+        self,
+        config: AlbertConfig,
+        *,
+        dtype: torch.dtype = torch.float32,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.config = config
@@ -101,32 +128,54 @@ class AlbertForPretraining(nn.Module):
         for name in self.heads:
             self.add_module(name, PRETRAINING_HEADS[name].make(config))
         for name in self.heads:
-            initialise(self.get_submodule(name), std=config.initializer_range, generator=generator)
+            initialise(
+                self.get_submodule(name),
+                std=config.initializer_range,
+                generator=generator,
+            )
 
-    def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
-        """Return the logits of each head; `masked_positions` are indices into the flat tokens."""
-        read = [PRETRAINING_HEADS[name].reads(batch, masked_positions) for name in self.heads]
-        # Of the last states, get only those that the heads read: (masked + sequences, hidden) of (tokens, hidden).
+    def forward(
+        self, batch: Batch, masked_positions: Int[Tensor, " masked"]
+    ) -> PretrainingOutput:
+        """Return the logits of each head; `masked_positions` are indices into the flat
+        tokens.
+        """
+        read = [
+            PRETRAINING_HEADS[name].reads(batch, masked_positions)
+            for name in self.heads
+        ]
+        # Of the last states, get only those that the heads read: (masked + sequences,
+        # hidden) of (tokens, hidden).
         hidden = self.albert(batch, torch.cat(read))
         return self.read(*hidden.split([len(rows) for rows in read]))
 
     def read(self, *states: Float[Tensor, "_ hidden"]) -> PretrainingOutput:
-        """Return the logits of each head, given the states that each reads: of masked tokens, and of first tokens."""
+        """Return the logits of each head, given the states that each reads: of masked
+        tokens, and of first tokens.
+        """
         logits = PretrainingOutput()
         for name, rows in zip(self.heads, states, strict=True):
-            logits[name] = PRETRAINING_HEADS[name].logits(self.get_submodule(name), rows, self.albert)
+            logits[name] = PRETRAINING_HEADS[name].logits(
+                self.get_submodule(name), rows, self.albert
+            )
         return logits
 
 
 class LinearHead(nn.Module):
-    """Dropout, then one linear layer, on pooled vectors or on tokens (classifier_utils.py L794)."""
+    """Dropout, then one linear layer, on pooled vectors or on tokens
+    (classifier_utils.py L794).
+    """
 
     def __init__(self, config: AlbertConfig, head: HeadConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, head.num_outputs)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob * head.record.has_dropout)
+        self.dropout = nn.Dropout(
+            config.classifier_dropout_prob * head.record.has_dropout
+        )
 
-    def forward(self, rows: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows outputs"]:
+    def forward(
+        self, rows: Float[Tensor, "rows hidden"]
+    ) -> Float[Tensor, "rows outputs"]:
         logits: Tensor = self.dense(self.dropout(rows))
         return logits
 
@@ -134,7 +183,8 @@ class LinearHead(nn.Module):
 class AlbertForTask(nn.Module):
     """The encoder with a task head on its pooled [CLS] or on its tokens.
 
-    With exits, [CLS] has a head after every step (as in PABEE, arXiv 2006.04152); the one at `albert.depth` is used.
+    With exits, [CLS] has a head after every step (as in PABEE, arXiv 2006.04152); the
+    one at `albert.depth` is used.
 
     >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
     >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
@@ -152,34 +202,53 @@ class AlbertForTask(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.head_config = config, head
-        self.albert = Albert(config, has_pooler=head.record.is_pooled, dtype=dtype, generator=generator)
+        self.config = config
+        self.head_config = head
+        self.albert = Albert(
+            config, has_pooler=head.record.is_pooled, dtype=dtype, generator=generator
+        )
         self.head: nn.Module = head.record.make(config, head)
         initialise(self.head, std=config.initializer_range, generator=generator)
-        num_exits = config.num_steps - 1 if has_exits else 0  # the last step uses `head`
-        self.exits = nn.ModuleList(head.record.make(config, head) for _ in range(num_exits))
+        # the last step uses `head`
+        num_exits = config.num_steps - 1 if has_exits else 0
+        self.exits = nn.ModuleList(
+            head.record.make(config, head) for _ in range(num_exits)
+        )
         initialise(self.exits, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
-        """Return logits: one row per sequence if the head is pooled or reads whole texts, otherwise one per token."""
+        """Return logits: one row per sequence if the head is pooled or reads whole
+        texts, otherwise one per token.
+        """
         logits: Tensor
         if self.head_config.record.is_pooled:
-            pooled = self.albert.pool(self.albert(batch, batch.first_tokens))  # (sequences, hidden)
-            logits = [*self.exits, self.head][: self.albert.depth][-1](pooled)  # without exits, `head` is the only one
+            # (sequences, hidden)
+            pooled = self.albert.pool(self.albert(batch, batch.first_tokens))
+            # without exits, `head` is the only one
+            logits = [*self.exits, self.head][: self.albert.depth][-1](pooled)
         else:
             texts = (batch,) if self.head_config.record.reads_texts else ()
-            logits = self.head(self.albert(batch).float(), *texts)  # (tokens, hidden) in float32
+            # (tokens, hidden) in float32
+            logits = self.head(self.albert(batch).float(), *texts)
         return logits
 
     def by_step(self, batch: Batch) -> list[Float[Tensor, "rows outputs"]]:
-        """Return the logits after every step that has a head, up to the encoder's depth."""
+        """Return the logits after every step that has a head, up to the encoder's
+        depth.
+        """
         if not self.exits:
             return [self(batch)]
         first = batch.first_tokens
         _, *inner, last = self.albert.states(batch, first)
-        states = [*(hidden[first] for hidden in inner), last]  # (sequences, hidden) each: [CLS] after every step
-        return [head(self.albert.pool(x)) for head, x in zip([*self.exits, self.head], states, strict=False)]
+        # (sequences, hidden) each: [CLS] after every step
+        states = [*(hidden[first] for hidden in inner), last]
+        return [
+            head(self.albert.pool(x))
+            for head, x in zip([*self.exits, self.head], states, strict=False)
+        ]
 
 
 Network: TypeAlias = AlbertForPretraining | AlbertForTask
-"""What a model folder holds: the encoder with its pretraining heads, or with a task head."""
+"""What a model folder holds: the encoder with its pretraining heads, or with a task
+head.
+"""

@@ -1,7 +1,9 @@
-"""ALBERT (Lan et al., arXiv 1909.11942): embed, apply the steps of a plan over shared blocks, pool.
+"""ALBERT (Lan et al., arXiv 1909.11942): embed, apply the steps of a plan over shared
+blocks, pool.
 
-Line numbers in modeling.py refer to google-research/albert. The code here is simple and computes every token;
-`litebert.fast` returns the same numbers faster, through a single hook, `Albert.engine`.
+Line numbers in modeling.py refer to google-research/albert. The code here is simple and
+computes every token; `litebert.fast` returns the same numbers faster, through a single
+hook, `Albert.engine`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +20,8 @@ from litebert.errors import LitebertError
 from litebert.nn.batch import Batch
 
 ACTIVATIONS: dict[Activation, nn.Module] = {
-    "gelu_new": nn.GELU(approximate="tanh"),  # the official "gelu" in every version (modeling.py L299)
+    # the official "gelu" in every version (modeling.py L299)
+    "gelu_new": nn.GELU(approximate="tanh"),
     "gelu_pytorch_tanh": nn.GELU(approximate="tanh"),
     "gelu": nn.GELU(),
     "relu": nn.ReLU(),
@@ -27,33 +30,63 @@ ACTIVATIONS: dict[Activation, nn.Module] = {
 }
 
 Visible: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""(query, key) -> whether the query attends to the key; both are positions in a sequence."""
+"""(query, key) -> whether the query attends to the key; both are positions in a
+sequence.
+"""
 
 
 class Embedding(nn.Module):
-    """Sum three embeddings of width E, normalise, apply dropout, and project to H (modeling.py L196)."""
+    """Sum three embeddings of width E, normalise, apply dropout, and project to H
+    (modeling.py L196).
+    """
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         size = config.embedding_size
-        # The tables are allocated without values: `initialise` draws them, and nn.Embedding's own initialisation
-        # would load torch's compiler on the meta device.
-        rows = (config.vocab_size, config.max_position_embeddings, config.type_vocab_size)
+        # The tables are allocated without values: `initialise` draws them, and
+        # nn.Embedding's own initialisation would load torch's compiler on the meta
+        # device.
+        rows = (
+            config.vocab_size,
+            config.max_position_embeddings,
+            config.type_vocab_size,
+        )
         tables = (nn.Embedding(n, size, _weight=torch.empty(n, size)) for n in rows)
         self.word, self.position, self.segment = tables
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        # V x E + E x H parameters instead of V x H (paper 3.1); with E = H, no projection is needed.
-        self.projection = nn.Linear(size, config.hidden_size) if config.projects_embeddings else nn.Identity()
+        # V x E + E x H parameters instead of V x H (paper 3.1); with E = H, no
+        # projection is needed.
+        self.projection = (
+            nn.Linear(size, config.hidden_size)
+            if config.projects_embeddings
+            else nn.Identity()
+        )
 
     def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
-        """Embed every token; raise LB-451 if a sequence is longer than the position table."""
-        longest, room = max(batch.lengths), len(self.position.weight)
+        """Embed every token; raise LB-451 if a sequence is longer than the position
+        table.
+        """
+        longest = max(batch.lengths)
+        room = len(self.position.weight)
         if longest > room:
-            what = f"a sequence of {longest} tokens is longer than the model's position table"
+            what = (
+                f"a sequence of {longest} tokens is longer than the model's position"
+                " table"
+            )
             expected = f"at most {room} (max_position_embeddings)"
-            raise LitebertError("LB-451", what, expected=expected, next="shorten the text, or split it into windows")
-        total = self.word(batch.ids) + self.position(batch.positions) + self.segment(batch.segments)  # (tokens, embed)
+            raise LitebertError(
+                "LB-451",
+                what,
+                expected=expected,
+                next="shorten the text, or split it into windows",
+            )
+        # (tokens, embed)
+        total = (
+            self.word(batch.ids)
+            + self.position(batch.positions)
+            + self.segment(batch.segments)
+        )
         hidden: Tensor = self.projection(self.dropout(self.norm(total)))
         return hidden
 
@@ -63,7 +96,9 @@ def attention_weights(
     key: Float[Tensor, "tokens heads head_size"],
     visible: Visible | None = None,
 ) -> Float[Tensor, "heads tokens tokens"]:
-    """Return softmax(q k^T / sqrt(D)) of one sequence: each query's weights of the visible tokens (by default, all)."""
+    """Return softmax(q k^T / sqrt(D)) of one sequence: each query's weights of the
+    visible tokens (by default, all).
+    """
     scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
     if visible is not None:
         place = torch.arange(len(query), device=query.device)
@@ -81,47 +116,79 @@ def attention(
     dropout_prob: float = 0.0,
 ) -> Float[Tensor, "tokens heads head_size"]:
     """Return softmax(q k^T / sqrt(D)) v within each sequence."""
-    mixed, lengths = [], list(batch.lengths)
-    for q, k, v in zip(*(torch.split(x, lengths) for x in (query, key, value)), strict=True):
-        weights = F.dropout(attention_weights(q, k, visible), dropout_prob)  # (heads, length, length)
-        mixed.append(torch.einsum("hqk,khd->qhd", weights, v))  # (length, heads, head_size)
+    mixed = []
+    lengths = list(batch.lengths)
+    for q, k, v in zip(
+        *(torch.split(x, lengths) for x in (query, key, value)), strict=True
+    ):
+        # (heads, length, length)
+        weights = F.dropout(attention_weights(q, k, visible), dropout_prob)
+        # (length, heads, head_size)
+        mixed.append(torch.einsum("hqk,khd->qhd", weights, v))
     return torch.cat(mixed)
 
 
 class AttentionBlock(nn.Module):
-    """norm(x + attention(x)): each token attends to the tokens of its sequence that are visible to it (L791)."""
+    """norm(x + attention(x)): each token attends to the tokens of its sequence that are
+    visible to it (L791).
+    """
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        size, kind = config.hidden_size, ATTENTION_KINDS[config.attention]
+        size = config.hidden_size
+        kind = ATTENTION_KINDS[config.attention]
         self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
         self.output = nn.Linear(size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.attention_dropout_prob = config.attention_probs_dropout_prob
         self.heads = (config.num_attention_heads, config.head_size)
-        self.visible = kind.visible and partial(kind.visible, **config.attention_settings)  # None: all
+        # None: all
+        self.visible = kind.visible and partial(
+            kind.visible, **config.attention_settings
+        )
 
-    def forward(self, x: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "tokens hidden"]:
-        # (tokens, heads, head_size) each: a head is a slice of the channels that attends on its own
-        query, key, value = (layer(x).unflatten(-1, self.heads) for layer in (self.query, self.key, self.value))
-        mixed = attention(query, key, value, batch, self.visible, self.attention_dropout_prob * self.training)
-        x = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))  # (tokens, hidden), post-norm, as in BERT
+    def forward(
+        self, x: Float[Tensor, "tokens hidden"], batch: Batch
+    ) -> Float[Tensor, "tokens hidden"]:
+        # (tokens, heads, head_size) each: a head is a slice of the channels that
+        # attends on its own
+        query, key, value = (
+            layer(x).unflatten(-1, self.heads)
+            for layer in (self.query, self.key, self.value)
+        )
+        mixed = attention(
+            query,
+            key,
+            value,
+            batch,
+            self.visible,
+            self.attention_dropout_prob * self.training,
+        )
+        # (tokens, hidden), post-norm, as in BERT
+        x = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))
         return x
 
 
 class FeedForwardBlock(nn.Module):
-    """norm(x + feed_forward(x)): two layers with an activation between them, for each token separately (L934)."""
+    """norm(x + feed_forward(x)): two layers with an activation between them, for each
+    token separately (L934).
+    """
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        size, wide = config.hidden_size, config.intermediate_size
-        self.intermediate, self.output = nn.Linear(size, wide), nn.Linear(wide, size)
+        size = config.hidden_size
+        wide = config.intermediate_size
+        self.intermediate = nn.Linear(size, wide)
+        self.output = nn.Linear(wide, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.hidden_act, self.activation = config.hidden_act, ACTIVATIONS[config.hidden_act]
+        self.hidden_act = config.hidden_act
+        self.activation = ACTIVATIONS[config.hidden_act]
 
-    def forward(self, x: Float[Tensor, "*tokens hidden"]) -> Float[Tensor, "*tokens hidden"]:
+    def forward(
+        self, x: Float[Tensor, "*tokens hidden"]
+    ) -> Float[Tensor, "*tokens hidden"]:
         wide = self.activation(self.intermediate(x))  # (tokens, intermediate)
         x = self.norm(x + self.dropout(self.output(wide)))  # (tokens, hidden)
         return x
@@ -137,16 +204,19 @@ class Blocks(NamedTuple):
 def depth_plan(config: AlbertConfig) -> tuple[Blocks, ...]:
     """Return the steps of a network, layer by layer and inner group by inner group.
 
-    A plan expresses every kind of sharing in Table 4 of the paper, groups and inner groups; BERT has sharing `none`.
-    Layer i uses group i * G // L: the official int(i / L * G), without its errors of rounding (modeling.py L1089).
+    A plan expresses every kind of sharing in Table 4 of the paper, groups and inner
+    groups; BERT has sharing `none`. Layer i uses group i * G // L: the official int(i /
+    L * G), without its errors of rounding (modeling.py L1089).
 
     >>> depth_plan(AlbertConfig(num_hidden_layers=2, sharing="attention"))
     (Blocks(attention=0, feed_forward=0), Blocks(attention=0, feed_forward=1))
     """
-    groups, inner = config.num_hidden_groups, config.inner_group_num
+    groups = config.num_hidden_groups
+    inner = config.inner_group_num
     steps = []
     for own in range(config.num_steps):
-        layer, inner_index = divmod(own, inner)  # a layer has `inner` steps, each with its own blocks
+        # a layer has `inner` steps, each with its own blocks
+        layer, inner_index = divmod(own, inner)
         shared = layer * groups // config.num_hidden_layers * inner + inner_index
         attention = shared if config.sharing in ("all", "attention") else own
         feed_forward = shared if config.sharing in ("all", "ffn") else own
@@ -157,8 +227,9 @@ def depth_plan(config: AlbertConfig) -> tuple[Blocks, ...]:
 class Albert(nn.Module):
     """The encoder: tokens in, one hidden vector per token out.
 
-    `depth` is the number of steps of the plan that are applied. If `engine` is set, `engine(albert, batch, queries)`
-    computes the states, with activations in `dtype`. The weights stay in float32, and the plain blocks compute in it.
+    `depth` is the number of steps of the plan that are applied. If `engine` is set,
+    `engine(albert, batch, queries)` computes the states, with activations in `dtype`.
+    The weights stay in float32, and the plain blocks compute in it.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
     >>> model(Batch.from_lists([[2, 7, 3]])).shape
@@ -174,19 +245,32 @@ class Albert(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.dtype, self.embedding = config, dtype, Embedding(config)
+        self.config = config
+        self.dtype = dtype
+        self.embedding = Embedding(config)
         plan = self.plan = depth_plan(config)
         self.depth = len(plan)
         attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
-        feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
-        self.attention = cast("Sequence[AttentionBlock]", attention)  # ModuleList hides the type of its items
+        feed_forward = nn.ModuleList(
+            FeedForwardBlock(config) for _ in {j for _, j in plan}
+        )
+        # ModuleList hides the type of its items
+        self.attention = cast("Sequence[AttentionBlock]", attention)
         self.feed_forward = cast("Sequence[FeedForwardBlock]", feed_forward)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
-        self.engine: Callable[[Albert, Batch, Tensor | None], Iterator[Tensor]] | None = None
+        self.pooler = (
+            nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
+        )
+        self.engine: (
+            Callable[[Albert, Batch, Tensor | None], Iterator[Tensor]] | None
+        ) = None
         initialise(self, std=config.initializer_range, generator=generator)
 
-    def forward(self, batch: Batch, queries: Int[Tensor, " queries"] | None = None) -> Float[Tensor, "queries hidden"]:
-        """Return the last hidden state of every token, or of the tokens at `queries`, in order."""
+    def forward(
+        self, batch: Batch, queries: Int[Tensor, " queries"] | None = None
+    ) -> Float[Tensor, "queries hidden"]:
+        """Return the last hidden state of every token, or of the tokens at `queries`,
+        in order.
+        """
         for x in self.states(batch, queries):
             last = x  # keep one state in memory, not a list of all
         return last
@@ -194,7 +278,9 @@ class Albert(nn.Module):
     def states(
         self, batch: Batch, queries: Int[Tensor, " queries"] | None = None
     ) -> Iterator[Float[Tensor, "rows hidden"]]:
-        """Yield the projected embeddings, then the states after each step; after the last, only those of `queries`."""
+        """Yield the projected embeddings, then the states after each step; after the
+        last, only those of `queries`.
+        """
         if self.engine is not None:
             yield from self.engine(self, batch, queries)
             return
@@ -204,14 +290,20 @@ class Albert(nn.Module):
             x = self.feed_forward[step.feed_forward](x)
             yield x if queries is None or number < self.depth else x[queries]
 
-    def pool(self, first: Float[Tensor, "sequences hidden"]) -> Float[Tensor, "sequences hidden"]:
+    def pool(
+        self, first: Float[Tensor, "sequences hidden"]
+    ) -> Float[Tensor, "sequences hidden"]:
         """Return tanh(W h + b) of each sequence's first token (modeling.py L247)."""
         assert self.pooler is not None, "this encoder was built without its pooler"
         return torch.tanh(self.pooler(first.float()))
 
 
-def initialise(module: nn.Module, *, std: float, generator: torch.Generator | None = None) -> None:
-    """Draw matrices from a normal truncated at 2 `std`, which leaves 0.88 of `std`; set norms to 1 and biases to 0."""
+def initialise(
+    module: nn.Module, *, std: float, generator: torch.Generator | None = None
+) -> None:
+    """Draw matrices from a normal truncated at 2 `std`, which leaves 0.88 of `std`; set
+    norms to 1 and biases to 0.
+    """
     for name, parameter in module.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)

@@ -1,13 +1,25 @@
-"""What pretraining predicts: masked words and sentence order, drawn fresh from shards of tokens.
+"""What pretraining predicts: masked words and sentence order, drawn fresh from shards
+of tokens.
 
-`sequences` pairs, frames and masks the sentences of a document; `sampling` makes any batch from its number, also for
-large corpora and mixes, and prefetches.
+`sequences` pairs, frames and masks the sentences of a document; `sampling` makes any
+batch from its number, also for large corpora and mixes, and prefetches.
 """
 
 from litebert.objectives.sampling import Loader, Samples, Sampling, prefetch
-from litebert.objectives.sequences import NO_LABEL, SENTENCE_OBJECTIVES, PretrainingBatch, SentenceObjective
+from litebert.objectives.sequences import (
+    NO_LABEL,
+    SENTENCE_OBJECTIVES,
+    PretrainingBatch,
+    SentenceObjective,
+)
 
 __all__ = [
-    "NO_LABEL", "SENTENCE_OBJECTIVES", "Loader", "PretrainingBatch", "Samples", "Sampling", "SentenceObjective",
+    "NO_LABEL",
+    "SENTENCE_OBJECTIVES",
+    "Loader",
+    "PretrainingBatch",
+    "Samples",
+    "Sampling",
+    "SentenceObjective",
     "prefetch",
-]  # fmt: skip
+]

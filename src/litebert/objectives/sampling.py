@@ -1,7 +1,9 @@
-"""Make any batch of a pretraining run directly from its number, from a corpus of any size or a mix; and prefetch.
+"""Make any batch of a pretraining run directly from its number, from a corpus of any
+size or a mix; and prefetch.
 
-The plan of an epoch lists the sentences of each instance (create_pretraining_data.py L266-386). Every random number
-is a function of (seed, purpose, epoch, shard, sentence), so none depends on another or on the order of the work.
+The plan of an epoch lists the sentences of each instance (create_pretraining_data.py
+L266-386). Every random number is a function of (seed, purpose, epoch, shard, sentence),
+so none depends on another or on the order of the work.
 """
 
 import atexit
@@ -28,55 +30,89 @@ from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import DamagedError, LitebertError, ResourceError, format_count
 from litebert.objectives import sequences
-from litebert.objectives.sequences import Draws, Instance, Library, PretrainingBatch, Sample, sentence_objective
+from litebert.objectives.sequences import (
+    Draws,
+    Instance,
+    Library,
+    PretrainingBatch,
+    Sample,
+    sentence_objective,
+)
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
 
 SHORTEST_TARGET = 2  # the smallest target length of a short sequence, in tokens (L284)
 
-WINDOW_PIECES = 1 << 32  # pieces that are shuffled together; a corpus of up to this many is one window, planned exactly
-TRIAL_DOCUMENTS, TRIAL_SENTENCES = 64, 1_000
-CYCLE = 10_000  # samples per cycle of a mix; each cycle has exactly the share of every corpus, in a new random order
+# pieces that are shuffled together; a corpus of up to this many is one window, planned
+# exactly
+WINDOW_PIECES = 1 << 32
+TRIAL_DOCUMENTS = 64
+TRIAL_SENTENCES = 1_000
+# samples per cycle of a mix; each cycle has exactly the share of every corpus, in a new
+# random order
+CYCLE = 10_000
 
-DEPTH = 2  # the most batches that a worker keeps ready, besides the one that it is making
-# Signals that ask a run to stop after its step. Launchers send them to the whole group, so workers ignore them.
+# the most batches that a worker keeps ready, besides the one that it is making
+DEPTH = 2
+# Signals that ask a run to stop after its step. Launchers send them to the whole group,
+# so workers ignore them.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
-STOPPED_SECONDS = 30.0  # a worker that has been stopped (SIGSTOP) for this long is replaced
+# a worker that has been stopped (SIGSTOP) for this long is replaced
+STOPPED_SECONDS = 30.0
 
 
-# ---- the plan of an epoch -------------------------------------------------------------------------------------------
+# ---- the plan of an epoch ------------------------------------------------------------
 
 
-def plan_epoch(library: Library, config: ObjectiveConfig, *, seed: int, purpose: str, epoch: int) -> NDArray[np.int32]:
-    """Cut documents into the instances of one epoch, rows of `Instance`; documents that are too short are left out."""
+def plan_epoch(
+    library: Library, config: ObjectiveConfig, *, seed: int, purpose: str, epoch: int
+) -> NDArray[np.int32]:
+    """Cut documents into the instances of one epoch, rows of `Instance`; documents that
+    are too short are left out.
+    """
     sentence = sentence_objective(config.sentence)
-    longest = config.max_seq_length - (3 if sentence.has_labels else 2)  # tokens of text: without [CLS] and [SEP]
+    # tokens of text: without [CLS] and [SEP]
+    longest = config.max_seq_length - (3 if sentence.has_labels else 2)
     planned = [np.empty((0, 6), np.int32)]
     for number, shard in enumerate(library.shards):
         shard.require_unchanged()
         draws = Draws(seed, purpose, epoch, number)
-        # All documents advance by one chunk at a time: each array has an entry per unfinished document.
-        start, stop = shard.documents[:-1], shard.documents[1:]
+        # All documents advance by one chunk at a time: each array has an entry per
+        # unfinished document.
+        start = shard.documents[:-1]
+        stop = shard.documents[1:]
         fewest = np.full_like(start, sentence.fewest_sentences)
         if sentence.keeps_single_sentences:
             fewest = np.minimum(fewest, stop - start)
         usable = (stop > start) & (stop - start >= fewest)
-        start, stop, fewest = start[usable], stop[usable], fewest[usable]
-        document, rounds = start, [np.empty((3, 0), np.int64)]
+        start = start[usable]
+        stop = stop[usable]
+        fewest = fewest[usable]
+        document = start
+        rounds = [np.empty((3, 0), np.int64)]
         while start.size:
-            start = np.minimum(start, stop - fewest)  # too few sentences left: reuse earlier ones
-            # The target length in tokens (L282-284) is drawn per chunk; upstream, once per document and pass.
+            # too few sentences left: reuse earlier ones
+            start = np.minimum(start, stop - fewest)
+            # The target length in tokens (L282-284) is drawn per chunk; upstream, once
+            # per document and pass.
             key = document if config.short_seq_per == "document" else start
             is_short = draws.uniform("is-short", key) < config.short_seq_prob
             target = np.full_like(key, longest)
-            target[is_short] = draws.integers("short", SHORTEST_TARGET, longest, key[is_short])
+            target[is_short] = draws.integers(
+                "short", SHORTEST_TARGET, longest, key[is_short]
+            )
             reached = np.searchsorted(shard.sentences, shard.sentences[start] + target)
             end = np.minimum(np.maximum(reached, start + fewest), stop)
             rounds.append(np.stack((start, end, target)))  # (3, unfinished documents)
-            before, start = start, sentence.following(draws, start, end)
-            # Stop if too few sentences are left to move on, or the same chunk would repeat forever.
+            before = start
+            start = sentence.following(draws, start, end)
+            # Stop if too few sentences are left to move on, or the same chunk would
+            # repeat forever.
             goes_on = (start < stop) & (np.minimum(start, stop - fewest) > before)
-            start, stop, fewest, document = start[goes_on], stop[goes_on], fewest[goes_on], document[goes_on]
+            start = start[goes_on]
+            stop = stop[goes_on]
+            fewest = fewest[goes_on]
+            document = document[goes_on]
         start, end, target = np.concatenate(rounds, axis=1)  # (instances of the shard,)
         middle, kind = sentence.divide(draws, start, end)
         columns = (np.full_like(start, number), start, middle, end, kind, target)
@@ -84,11 +120,13 @@ def plan_epoch(library: Library, config: ObjectiveConfig, *, seed: int, purpose:
     return np.concatenate(planned)
 
 
-# ---- samples by their number ----------------------------------------------------------------------------------------
+# ---- samples by their number ---------------------------------------------------------
 
 
 class Samples(ABC):
-    """Samples by number. Each depends only on the seed and its number, not on the process or the order of requests."""
+    """Samples by number. Each depends only on the seed and its number, not on the
+    process or the order of requests.
+    """
 
     batch_size: int
 
@@ -100,90 +138,140 @@ class Samples(ABC):
         """Return these samples as one batch."""
         return sequences.collate(self.make(start, stop))
 
-    def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
+    def batch(
+        self, step: int, *, rank: int = 0, world_size: int = 1
+    ) -> PretrainingBatch:
         """Return one rank's share of the batch of one step.
 
-        Together, the shares are the whole batch. Likewise, batches 2k and 2k + 1 of size n are batch k of size 2n, as
-        gradient accumulation needs.
+        Together, the shares are the whole batch. Likewise, batches 2k and 2k + 1 of
+        size n are batch k of size 2n, as gradient accumulation needs.
         """
         size = self.batch_size
-        assert size >= world_size, "a run with more processes than sequences is refused when it begins"
+        assert size >= world_size, (
+            "a run with more processes than sequences is refused when it begins"
+        )
         start, stop = (size * place // world_size for place in (rank, rank + 1))
         return self.samples(step * size + start, step * size + stop)
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Everything that the samples of a corpus depend on, apart from its text and their numbers."""
+    """Everything that the samples of a corpus depend on, apart from its text and their
+    numbers.
+    """
 
     tokenizer: Tokenizer
     config: ObjectiveConfig
     batch_size: int
     seed: int
-    purpose: str = "train"  # selects the random numbers, so that evaluation never draws what training draws
-    early_mask_prob: float | None = None  # the share of masked pieces in the first `early_samples`
+    # selects the random numbers, so that evaluation never draws what training draws
+    purpose: str = "train"
+    # the share of masked pieces in the first `early_samples`
+    early_mask_prob: float | None = None
     early_samples: int = 0
 
 
 class Loader(Samples):
     """The samples of a corpus, numbered consecutively over all epochs.
 
-    Every epoch has `epoch_size` of them, the number of instances of epoch 0. Epochs cut documents differently: if a
-    later one has a few more instances, a random few stay unseen; if it has fewer, a random few are seen twice, with
-    other masks. In return, a sample needs only the plan of its own epoch: a resumed run replays nothing.
+    Every epoch has `epoch_size` of them, the number of instances of epoch 0. Epochs cut
+    documents differently: if a later one has a few more instances, a random few stay
+    unseen; if it has fewer, a random few are seen twice, with other masks. In return, a
+    sample needs only the plan of its own epoch: a resumed run replays nothing.
     """
 
     def __init__(self, shards: Sequence[Shard], given: Sampling) -> None:
-        self.batch_size, self._given, self._library = given.batch_size, given, Library(shards)
-        self._early = given.config.model_copy(update={"mask_prob": given.early_mask_prob or given.config.mask_prob})
-        plan = partial(plan_epoch, self._library, given.config, seed=given.seed, purpose=given.purpose)
+        self.batch_size = given.batch_size
+        self._given = given
+        self._library = Library(shards)
+        self._early = given.config.model_copy(
+            update={"mask_prob": given.early_mask_prob or given.config.mask_prob}
+        )
+        plan = partial(
+            plan_epoch,
+            self._library,
+            given.config,
+            seed=given.seed,
+            purpose=given.purpose,
+        )
         self._plan = lru_cache(maxsize=2)(plan)
         self.epoch_size = len(self._plan(epoch=0))
         if not self.epoch_size:
             sentence = sentence_objective(given.config.sentence)
-            fewest = format_count(1 if sentence.keeps_single_sentences else sentence.fewest_sentences, "sentence")
-            what = f"the corpus has no training sequence for objective.sentence = {given.config.sentence!r}"
+            fewest = format_count(
+                1 if sentence.keeps_single_sentences else sentence.fewest_sentences,
+                "sentence",
+            )
+            what = (
+                "the corpus has no training sequence for objective.sentence ="
+                f" {given.config.sentence!r}"
+            )
             received = format_count(self._library.num_documents, "document")
             expected = f"a document of {fewest} or more"
-            advice = "give more text, or separate its documents (--documents blank-line)"
-            raise LitebertError("LB-400", what, received=received, expected=expected, next=advice)
+            advice = (
+                "give more text, or separate its documents (--documents blank-line)"
+            )
+            raise LitebertError(
+                "LB-400", what, received=received, expected=expected, next=advice
+            )
 
     def make(self, start: int, stop: int) -> Iterator[Sample]:
-        given, sentence = self._given, sentence_objective(self._given.config.sentence)
+        given = self._given
+        sentence = sentence_objective(self._given.config.sentence)
         while start < stop:
             epoch, first = divmod(start, self.epoch_size)
             positions = np.arange(first, min(first + stop - start, self.epoch_size))
             # The order of an epoch is a random permutation of the rows of its plan.
             plan = self._plan(epoch=epoch)
-            rows = rng.permutation(given.seed, f"{given.purpose}-order", epoch, len(plan), positions % len(plan))
-            for position, row in zip(positions.tolist(), plan[rows].tolist(), strict=True):
-                generator, instance = rng.stream(given.seed, f"{given.purpose}-sample", epoch, position), Instance(*row)
+            rows = rng.permutation(
+                given.seed,
+                f"{given.purpose}-order",
+                epoch,
+                len(plan),
+                positions % len(plan),
+            )
+            for position, row in zip(
+                positions.tolist(), plan[rows].tolist(), strict=True
+            ):
+                generator = rng.stream(
+                    given.seed, f"{given.purpose}-sample", epoch, position
+                )
+                instance = Instance(*row)
                 is_early = epoch * self.epoch_size + position < given.early_samples
                 config = self._early if is_early else given.config
-                ids, first_length = sequences.frame(self._library, instance, given.tokenizer, config, generator)
-                masked, replacements = sequences.mask(ids, given.tokenizer, config, generator)
+                ids, first_length = sequences.frame(
+                    self._library, instance, given.tokenizer, config, generator
+                )
+                masked, replacements = sequences.mask(
+                    ids, given.tokenizer, config, generator
+                )
                 label = sentence.label(instance.kind) if sentence.has_labels else None
                 yield Sample(ids, first_length, label, masked, replacements)
             start += len(positions)
 
     def once(self, num_sequences: int) -> Iterator[PretrainingBatch]:
-        """Yield at most `num_sequences` sequences of one pass over the corpus, none twice, as batches."""
+        """Yield at most `num_sequences` sequences of one pass over the corpus, none
+        twice, as batches.
+        """
         total = min(num_sequences, self.epoch_size)
         for start in range(0, total, self.batch_size):
             yield self.samples(start, min(start + self.batch_size, total))
 
 
-# ---- a corpus too large to plan at once: windows of its shards ------------------------------------------------------
+# ---- a corpus too large to plan at once: windows of its shards -----------------------
 #
-# Its shards are shuffled, then its instances within windows of shards. Memory does not grow with the corpus, except for
-# a few numbers per shard: only two windows are held.
+# Its shards are shuffled, then its instances within windows of shards. Memory does not
+# grow with the corpus, except for a few numbers per shard: only two windows are held.
 
 
-Opener: TypeAlias = Callable[[Sequence[int]], Sequence[Shard]]  # opens the shards with these numbers
+# opens the shards with these numbers
+Opener: TypeAlias = Callable[[Sequence[int]], Sequence[Shard]]
 
 
 class Window(NamedTuple):
-    """A window of an epoch: its number, its shards, and which samples of the epoch it has."""
+    """A window of an epoch: its number, its shards, and which samples of the epoch it
+    has.
+    """
 
     epoch: int
     number: int
@@ -192,34 +280,61 @@ class Window(NamedTuple):
 
 
 class Windowed(Samples):
-    """The samples of a large corpus, window by window; the next window is opened ahead of time.
+    """The samples of a large corpus, window by window; the next window is opened ahead
+    of time.
 
-    The number of samples of a shard is estimated from its sizes. If its plan has more, a random few stay unseen in
-    this epoch; if it has fewer, a random few are seen twice.
+    The number of samples of a shard is estimated from its sizes. If its plan has more,
+    a random few stay unseen in this epoch; if it has fewer, a random few are seen
+    twice.
     """
 
-    def __init__(self, shards: Sequence[Counts], open_shards: Opener, given: Sampling, *, window_pieces: int) -> None:
+    def __init__(
+        self,
+        shards: Sequence[Counts],
+        open_shards: Opener,
+        given: Sampling,
+        *,
+        window_pieces: int,
+    ) -> None:
         samples = estimated_samples(shards, given.config)
         self._sizes = [*zip(samples, (each.tokens for each in shards), strict=True)]
-        self.batch_size, self.epoch_size = given.batch_size, sum(samples)
-        self._open_shards, self._given, self._window_pieces = open_shards, given, window_pieces
+        self.batch_size = given.batch_size
+        self.epoch_size = sum(samples)
+        self._open_shards = open_shards
+        self._given = given
+        self._window_pieces = window_pieces
         self.windows = lru_cache(maxsize=2)(self._windows)
         self._opener = ThreadPoolExecutor(1, "windows")
         self._held: dict[Window, Future[Loader]] = {}
 
     def _windows(self, epoch: int) -> list[Window]:
-        count, purpose = len(self._sizes), f"{self._given.purpose}-shards"
-        shuffled = rng.permutation(self._given.seed, purpose, epoch, count, np.arange(count))
-        windows, shards, size, first, stop = list[Window](), list[int](), 0, 0, 0
+        count = len(self._sizes)
+        purpose = f"{self._given.purpose}-shards"
+        shuffled = rng.permutation(
+            self._given.seed, purpose, epoch, count, np.arange(count)
+        )
+        windows = list[Window]()
+        shards = list[int]()
+        size = 0
+        first = 0
+        stop = 0
         # A shard is never split between windows, even if it is larger than one.
         for shard in shuffled.tolist():
             samples, pieces = self._sizes[shard]
             if shards and size + pieces > self._window_pieces:
-                windows.append(Window(epoch, len(windows), tuple(shards), range(first, stop)))
-                shards, size, first = [], 0, stop
+                windows.append(
+                    Window(epoch, len(windows), tuple(shards), range(first, stop))
+                )
+                shards = []
+                size = 0
+                first = stop
             shards.append(shard)
-            size, stop = size + pieces, stop + samples
-        return [*windows, Window(epoch, len(windows), tuple(shards), range(first, stop))]
+            size = size + pieces
+            stop = stop + samples
+        return [
+            *windows,
+            Window(epoch, len(windows), tuple(shards), range(first, stop)),
+        ]
 
     def make(self, start: int, stop: int) -> Iterator[Sample]:
         while start < stop:
@@ -227,63 +342,99 @@ class Windowed(Samples):
             windows = self.windows(epoch)
             window = next(each for each in windows if position in each.samples)
             # All windows but this one and the next are released.
-            following = self.windows(epoch + 1)[0] if window is windows[-1] else windows[window.number + 1]
-            both, submit = (window, following), self._opener.submit
-            self._held = {each: self._held.get(each) or submit(self._open, each) for each in both}
+            following = (
+                self.windows(epoch + 1)[0]
+                if window is windows[-1]
+                else windows[window.number + 1]
+            )
+            both = (window, following)
+            submit = self._opener.submit
+            self._held = {
+                each: self._held.get(each) or submit(self._open, each) for each in both
+            }
             first = position - window.samples.start
-            count = min(stop - start, window.samples.stop - position)  # the rest is in the next window
+            # the rest is in the next window
+            count = min(stop - start, window.samples.stop - position)
             yield from self._held[window].result().make(first, first + count)
             start += count
 
     def _open(self, window: Window) -> Loader:
-        before = window.epoch * self.epoch_size + window.samples.start  # samples of the run before this window
+        # samples of the run before this window
+        before = window.epoch * self.epoch_size + window.samples.start
         num_early = min(max(0, self._given.early_samples - before), len(window.samples))
         purpose = f"{self._given.purpose}-{window.epoch}-{window.number}"
         given = replace(self._given, purpose=purpose, early_samples=num_early)
         return Loader(self._open_shards(window.shards), given)
 
 
-def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tuple[int, ...]:
+def estimated_samples(
+    shards: Sequence[Counts], config: ObjectiveConfig
+) -> tuple[int, ...]:
     """Estimate the number of instances of each shard without reading it.
 
-    A document of n pieces gives n / c instances, rounded up, where c is found by a trial. If lengths are distributed
-    exponentially with mean m, that is 1 / (1 - exp(-c / m)) on average.
+    A document of n pieces gives n / c instances, rounded up, where c is found by a
+    trial. If lengths are distributed exponentially with mean m, that is 1 / (1 - exp(-c
+    / m)) on average.
     """
     sentence = sentence_objective(config.sentence)
-    num_sentences, num_pieces = sum(each.sentences for each in shards), sum(each.tokens for each in shards)
+    num_sentences = sum(each.sentences for each in shards)
+    num_pieces = sum(each.tokens for each in shards)
     mean = num_sentences and num_pieces / num_sentences
-    # A trial with sentences of that mean length: how many pieces lie between one instance and the next?
+    # A trial with sentences of that mean length: how many pieces lie between one
+    # instance and the next?
     drawn = rng.uniform(0, "trial", np.arange(TRIAL_DOCUMENTS * TRIAL_SENTENCES))
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
     sentences = np.concatenate(([0], np.cumsum(lengths)))  # (sentences + 1,), in pieces
-    trial = Shard(np.empty(0, np.uint16), sentences, np.arange(TRIAL_DOCUMENTS + 1) * TRIAL_SENTENCES)
+    trial = Shard(
+        np.empty(0, np.uint16),
+        sentences,
+        np.arange(TRIAL_DOCUMENTS + 1) * TRIAL_SENTENCES,
+    )
     plan = plan_epoch(Library([trial]), config, seed=0, purpose="trial", epoch=0)
     starts = np.sort(plan[:, 1])  # (instances,), in sentences
     documents = starts // TRIAL_SENTENCES
-    between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]  # pieces, within a document
-    advance = float(between.mean()) if between.size else float(sentences[-1] / len(plan))
-    # A document of one sentence gives no sample for an objective that compares two, unless it keeps such documents.
+    # pieces, within a document
+    between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]
+    advance = (
+        float(between.mean()) if between.size else float(sentences[-1] / len(plan))
+    )
+    # A document of one sentence gives no sample for an objective that compares two,
+    # unless it keeps such documents.
     skips_single = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
     estimated = []
     for each in shards:
         usable = each.documents - each.single_sentence_documents * skips_single
-        expected = usable / -np.expm1(-advance * usable / each.tokens) if usable and each.tokens else 0
+        expected = (
+            usable / -np.expm1(-advance * usable / each.tokens)
+            if usable and each.tokens
+            else 0
+        )
         estimated.append(max(1, round(expected)) if expected else 0)
     return tuple(estimated)
 
 
-# ---- a mix of corpora -----------------------------------------------------------------------------------------------
+# ---- a mix of corpora ----------------------------------------------------------------
 
 
 class Mixed(Samples):
-    """Samples of several corpora by weight: a sample's number decides which corpus it comes from.
+    """Samples of several corpora by weight: a sample's number decides which corpus it
+    comes from.
 
-    Each corpus gives its samples in order, so that it seldom changes its epoch or its window.
+    Each corpus gives its samples in order, so that it seldom changes its epoch or its
+    window.
     """
 
-    def __init__(self, corpora: Sequence[Samples], weights: Sequence[float], *, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        corpora: Sequence[Samples],
+        weights: Sequence[float],
+        *,
+        batch_size: int,
+        seed: int,
+    ) -> None:
         self.batch_size = batch_size
-        self._corpora, self._seed = corpora, seed
+        self._corpora = corpora
+        self._seed = seed
         self._counts = counts_in_cycle(weights)
         self._cycle = lru_cache(maxsize=1)(self._shuffle)
 
@@ -299,24 +450,36 @@ class Mixed(Samples):
         return corpus, cycle * int(self._counts[corpus]) + int(earlier[position])
 
     def _shuffle(self, cycle: int) -> tuple[Ints, Ints]:
-        """Return the corpus of each sample of a cycle, and how many earlier ones come from the same; both (CYCLE,)."""
+        """Return the corpus of each sample of a cycle, and how many earlier ones come
+        from the same; both (CYCLE,).
+        """
         order = rng.permutation(self._seed, "mix", cycle, CYCLE, np.arange(CYCLE))
         corpora = np.repeat(np.arange(len(self._counts)), self._counts)[order]
         earlier = np.empty_like(corpora)
-        earlier[np.argsort(corpora, kind="stable")] = np.concatenate([np.arange(count) for count in self._counts])
+        earlier[np.argsort(corpora, kind="stable")] = np.concatenate(
+            [np.arange(count) for count in self._counts]
+        )
         return corpora, earlier
 
 
-def shares(sizes: Sequence[int], *, weights: Sequence[float] | None = None, temperature: float = 1.0) -> list[float]:
-    """Return the share of each corpus: its weight (its size by default) to the power 1 / T.
+def shares(
+    sizes: Sequence[int],
+    *,
+    weights: Sequence[float] | None = None,
+    temperature: float = 1.0,
+) -> list[float]:
+    """Return the share of each corpus: its weight (its size by default) to the power 1
+    / T.
 
-    A temperature T above 1 favours small corpora (as in XLM-R, arXiv 1911.02116, section 3.1).
+    A temperature T above 1 favours small corpora (as in XLM-R, arXiv 1911.02116,
+    section 3.1).
 
     >>> shares([900, 100]), [round(share, 2) for share in shares([900, 100], temperature=2.0)]
     ([0.9, 0.1], [0.75, 0.25])
     """
     given = np.array(weights or sizes, dtype=np.float64)
-    powers = (given / 2.0 ** np.frexp(given.max())[1]) ** (1 / temperature)  # exact, below 1: none overflows
+    # exact, below 1: none overflows
+    powers = (given / 2.0 ** np.frexp(given.max())[1]) ** (1 / temperature)
     return [float(share) for share in powers / powers.sum()]
 
 
@@ -332,29 +495,40 @@ def counts_in_cycle(weights: Sequence[float]) -> Ints:
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     if (counts == 0).any():
         what = f"a corpus of the mix has almost no share, less than 1 in {CYCLE:,}"
-        received, advice = ", ".join(f"{weight:g}" for weight in weights), "omit that corpus, or raise data.temperature"
+        received = ", ".join(f"{weight:g}" for weight in weights)
+        advice = "omit that corpus, or raise data.temperature"
         raise LitebertError("LB-268", what, received=received, next=advice)
     return counts
 
 
-# ---- prefetching, in worker processes -------------------------------------------------------------------------------
+# ---- prefetching, in worker processes ------------------------------------------------
 #
-# torch's DataLoader has no pipe per worker: all of its workers share one. Its writing end stays open, so a worker
-# that is stopped or killed in the middle of a message hangs the reader forever.
+# torch's DataLoader has no pipe per worker: all of its workers share one. Its writing
+# end stays open, so a worker that is stopped or killed in the middle of a message hangs
+# the reader forever.
 
 
 def prefetch(
-    open_loader: Callable[[], Samples], steps: range, *, rank: int = 0, world_size: int = 1, workers: int
+    open_loader: Callable[[], Samples],
+    steps: range,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    workers: int,
 ) -> Iterator[PretrainingBatch]:
-    """Yield one rank's batches of `steps` in order, prepared ahead of time by worker processes.
+    """Yield one rank's batches of `steps` in order, prepared ahead of time by worker
+    processes.
 
-    Without workers, batches are made here on demand. Worker i of n makes steps i, i + n, ...; it receives
-    `open_loader`, which must pickle small (a `partial` of a module's function and paths), and opens the corpus itself.
-    Workers end with the iterator, or when this process is killed.
+    Without workers, batches are made here on demand. Worker i of n makes steps i, i +
+    n, ...; it receives `open_loader`, which must pickle small (a `partial` of a
+    module's function and paths), and opens the corpus itself. Workers end with the
+    iterator, or when this process is killed.
     """
     if not workers:
         loader = open_loader()
-        yield from (loader.batch(step, rank=rank, world_size=world_size) for step in steps)
+        yield from (
+            loader.batch(step, rank=rank, world_size=world_size) for step in steps
+        )
         return
 
     def start(some: range) -> _Worker:
@@ -366,7 +540,9 @@ def prefetch(
         for index in range(len(steps)):
             place = index % workers
             batch = crew[place].receive()
-            while batch is None:  # stopped; a batch depends only on its number, so another worker makes the same ones
+            # stopped; a batch depends only on its number, so another worker makes the
+            # same ones
+            while batch is None:
                 crew[place] = start(steps[index::workers])
                 batch = crew[place].receive()
             yield batch
@@ -383,20 +559,30 @@ class _Worker:
         self._receiver, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=serve, args=(sender,), daemon=True)
         self._process.start()
-        atexit.register(self._process.kill)  # else multiprocessing sends SIGTERM, which is ignored, and waits
-        sender.close()  # now only the worker holds this end, so its death closes the pipe
+        # else multiprocessing sends SIGTERM, which is ignored, and waits
+        atexit.register(self._process.kill)
+        # now only the worker holds this end, so its death closes the pipe
+        sender.close()
         self._reader = ThreadPoolExecutor(1)
 
     def receive(self) -> PretrainingBatch | None:
-        """Wait for the next batch; if the worker has been stopped for STOPPED_SECONDS, kill it and return None.
+        """Wait for the next batch; if the worker has been stopped for STOPPED_SECONDS,
+        kill it and return None.
 
-        A thread reads the pipe, because a worker may be stopped in the middle of a message.
+        A thread reads the pipe, because a worker may be stopped in the middle of a
+        message.
         """
         coming = self._reader.submit(self._receiver.recv)
-        stat, running = Path(f"/proc/{self._process.pid}/stat"), time.monotonic()  # when it was last seen running
+        # when it was last seen running
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        running = time.monotonic()
         while not wait([coming], timeout=1).done:
-            # Linux tells T, stopped by a signal, from S, which may be a slow disk or network
-            if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "T":
+            # Linux tells T, stopped by a signal, from S, which may be a slow disk or
+            # network
+            if (
+                not stat.exists()
+                or stat.read_text().rpartition(")")[2].split()[0] != "T"
+            ):
                 running = time.monotonic()
             elif time.monotonic() - running > STOPPED_SECONDS:
                 self.dismiss()
@@ -407,12 +593,18 @@ class _Worker:
             self._process.join()
             code = self._process.exitcode
             if code == -signal.SIGBUS:  # a memory-mapped file became shorter
-                what, advice = "a file of the corpus was truncated while it was read", "litebert corpus check CORPUS"
+                what = "a file of the corpus was truncated while it was read"
+                advice = "litebert corpus check CORPUS"
                 raise DamagedError("LB-344", what, next=advice) from None
             what = "a process that prepares batches ended before its work was done"
-            advice = "rerun with train.loader_workers=0; in a script, put the call under if __name__ == '__main__':"
+            advice = (
+                "rerun with train.loader_workers=0; in a script, put the call under if"
+                " __name__ == '__main__':"
+            )
             received = f"exit code {code}; -9 usually means out of memory"
-            raise ResourceError("LB-403", what, received=received, next=advice) from None
+            raise ResourceError(
+                "LB-403", what, received=received, next=advice
+            ) from None
         if isinstance(message, LitebertError):
             raise message
         return message
@@ -425,16 +617,30 @@ class _Worker:
         self._receiver.close()
 
 
-def _serve(open_loader: Callable[[], Samples], steps: range, rank: int, world_size: int, sender: Connection) -> None:
-    """Run in a worker: make batches, while a thread sends the earlier ones, at most DEPTH of them."""
+def _serve(
+    open_loader: Callable[[], Samples],
+    steps: range,
+    rank: int,
+    world_size: int,
+    sender: Connection,
+) -> None:
+    """Run in a worker: make batches, while a thread sends the earlier ones, at most
+    DEPTH of them.
+    """
     for number in STOP_SIGNALS:  # the reader of the batches decides when to stop
         signal.signal(number, signal.SIG_IGN)
     unsent: deque[Future[None]] = deque()
-    with suppress(BrokenPipeError), ThreadPoolExecutor(1) as outbox:  # a broken pipe: the reader is gone
+    # a broken pipe: the reader is gone
+    with suppress(BrokenPipeError), ThreadPoolExecutor(1) as outbox:
         try:
             loader = open_loader()
             for step in steps:
-                unsent.append(outbox.submit(sender.send, loader.batch(step, rank=rank, world_size=world_size)))
+                unsent.append(
+                    outbox.submit(
+                        sender.send,
+                        loader.batch(step, rank=rank, world_size=world_size),
+                    )
+                )
                 if len(unsent) > DEPTH:
                     unsent.popleft().result()
         except LitebertError as error:

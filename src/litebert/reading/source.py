@@ -1,6 +1,8 @@
-"""Inputs on disk or in object storage: look them up before any work is done, decompress them, split them into lines.
+"""Inputs on disk or in object storage: look them up before any work is done, decompress
+them, split them into lines.
 
-Object storage such as S3 is reached through obstore. Memory is bounded, and every error names the file and the line.
+Object storage such as S3 is reached through obstore. Memory is bounded, and every error
+names the file and the line.
 """
 
 import gzip
@@ -18,35 +20,51 @@ from pathlib import Path, PurePosixPath
 from shlex import quote
 from typing import IO, Any, TypeAlias, cast
 
-from litebert.errors import DamagedError, LitebertError, RequestError, ResourceError, did_you_mean, missing_package
+from litebert.errors import (
+    DamagedError,
+    LitebertError,
+    RequestError,
+    ResourceError,
+    did_you_mean,
+    missing_package,
+)
 
-COMPRESSIONS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}  # with the first bytes of such a file
+# with the first bytes of such a file
+COMPRESSIONS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
 TAGGED = (".conll", ".bio", ".iob")
 TEXTS = (".txt", *JSON_LINES, ".parquet")
 TABLES = (*DELIMITED, *JSON_LINES, ".json", ".parquet", *TAGGED)
 
-_UNITS = {".parquet": "row", ".json": "item"}  # what is counted in these kinds of file; in all others, lines
+# what is counted in these kinds of file; in all others, lines
+_UNITS = {".parquet": "row", ".json": "item"}
 
 PIECE_BYTES = 1 << 18
-BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
-"""Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a bomb."""
-MAX_LINE_BYTES = 16 << 20  # a line of a table is a row, and several copies of it are in memory
-MAX_JSON_BYTES = 1 << 27  # a .json file is read into memory, and is often one line; a .jsonl file may be longer
+BOMB_BYTES = 1 << 30
+BOMB_RATIO = 100
+"""Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a
+bomb.
+"""
+# a line of a table is a row, and several copies of it are in memory
+MAX_LINE_BYTES = 16 << 20
+# a .json file is read into memory, and is often one line; a .jsonl file may be longer
+MAX_JSON_BYTES = 1 << 27
 
 ATTEMPTS = 6
-PAUSE = timedelta(seconds=0.5)  # before the second attempt at a request; each later pause is twice as long
+# before the second attempt at a request; each later pause is twice as long
+PAUSE = timedelta(seconds=0.5)
 _OBJECT_BYTES = 16 << 20
 _TIMEOUT = "30s"
 
 
 @dataclass(frozen=True)
 class Source:
-    """One input as the user named it; `location` is its path or URL, `size` its bytes as stored.
+    """One input as the user named it; `location` is its path or URL, `size` its bytes
+    as stored.
 
-    `kind` is its extension without that of the compression; for JSON lines it is always `.jsonl`. `on_read` is called
-    with the number of stored bytes read so far.
+    `kind` is its extension without that of the compression; for JSON lines it is always
+    `.jsonl`. `on_read` is called with the number of stored bytes read so far.
     """
 
     name: str
@@ -54,7 +72,9 @@ class Source:
     kind: str
     compression: str
     size: int
-    on_read: Callable[[int], None] | None = field(default=None, compare=False, repr=False)
+    on_read: Callable[[int], None] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     def place(self, number: int) -> str:
         """Name the place of a line or row.
@@ -69,7 +89,7 @@ Names: TypeAlias = str | Path | Iterable[str | Path]  # of one input or several
 STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
 
 
-# ---- looking up inputs ----------------------------------------------------------------------------------------------
+# ---- looking up inputs ---------------------------------------------------------------
 
 
 def find_texts(names: Names) -> tuple[Source, ...]:
@@ -77,58 +97,94 @@ def find_texts(names: Names) -> tuple[Source, ...]:
     given = [names] if isinstance(names, str | Path) else names
     sources = tuple(find_input(str(name)) for name in given)
     if not sources:
-        raise LitebertError("LB-316", "there is no input", next="name one or more files or URLs")
+        raise LitebertError(
+            "LB-316", "there is no input", next="name one or more files or URLs"
+        )
     return sources
 
 
 def find_input(name: str, kinds: Sequence[str] = TEXTS) -> Source:
-    """Look up a path or a URL; it must be of one of `kinds` (TEXTS or TABLES), readable and not empty."""
+    """Look up a path or a URL; it must be of one of `kinds` (TEXTS or TABLES), readable
+    and not empty.
+    """
     try:
         if is_url(name):
             with _storage(name) as (store, path):
                 size = int(store.head(path)["size"])
         else:
             found = Path(name).stat()
-            if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for a writer
-                raise OSError(0, "it is a folder" if stat.S_ISDIR(found.st_mode) else "it is a pipe or a device")
+            # opening a pipe would wait for a writer
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(
+                    0,
+                    (
+                        "it is a folder"
+                        if stat.S_ISDIR(found.st_mode)
+                        else "it is a pipe or a device"
+                    ),
+                )
             with open(name, "rb"):
                 size = found.st_size
     except (OSError, ValueError, TypeError) as error:
         raise _unreadable(name, error) from error
     source = _source(name, size)
-    kind, compression = source.kind, source.compression
+    kind = source.kind
+    compression = source.compression
     if kind not in kinds or (kind == ".parquet" and compression):
-        what, received = f"{name} is not of a file type that can be read", f"{kind}{compression}" or "no extension"
-        expected = f"{', '.join(kinds)}; all but .parquet also with {' or '.join(COMPRESSIONS)}"
+        what = f"{name} is not of a file type that can be read"
+        received = f"{kind}{compression}" or "no extension"
+        expected = (
+            f"{', '.join(kinds)}; all but .parquet also with"
+            f" {' or '.join(COMPRESSIONS)}"
+        )
         near = did_you_mean(kind, kinds) if kind else "add the right extension"
-        raise RequestError("LB-304", what, received=received, expected=expected, next=f"rename or convert it ({near})")
+        raise RequestError(
+            "LB-304",
+            what,
+            received=received,
+            expected=expected,
+            next=f"rename or convert it ({near})",
+        )
     if size == 0:
         raise no_content(name)
     return source
 
 
 def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
-    """Return the files that match the first pattern with a match, as is or with .gz or .zst, sorted by name."""
+    """Return the files that match the first pattern with a match, as is or with .gz or
+    .zst, sorted by name.
+    """
     for pattern in patterns:
         for compression in ("", *COMPRESSIONS):
-            found = sorted(path for path in folder.glob(pattern + compression) if path.is_file())
+            found = sorted(
+                path for path in folder.glob(pattern + compression) if path.is_file()
+            )
             if found:
                 return [_source(str(path), path.stat().st_size) for path in found]
     received = "a file, not a folder" if folder.exists() else "no such folder"
     if folder.is_dir():
-        received = ", ".join(sorted(path.name for path in folder.iterdir())) or "an empty folder"
+        received = (
+            ", ".join(sorted(path.name for path in folder.iterdir()))
+            or "an empty folder"
+        )
     expected = f"one of {', '.join(patterns)} (also {' or '.join(COMPRESSIONS)})"
-    what, look = f"the data is not in {folder}", f"ls {quote(str(folder))}"
+    what = f"the data is not in {folder}"
+    look = f"ls {quote(str(folder))}"
     raise LitebertError("LB-820", what, received=received, expected=expected, next=look)
 
 
 def find_file(path: Path) -> Source:
     """Return the named file, or its compressed form."""
-    for place in (path, *(path.with_name(path.name + each) for each in COMPRESSIONS if path.name)):
+    for place in (
+        path,
+        *(path.with_name(path.name + each) for each in COMPRESSIONS if path.name),
+    ):
         if place.is_file() and not path.is_dir():
             return _source(str(place), place.stat().st_size)
     other = "it is a pipe or a device" if path.exists() else "there is no such file"
-    raise _unreadable(str(path), OSError(0, "it is a folder" if path.is_dir() else other))
+    raise _unreadable(
+        str(path), OSError(0, "it is a folder" if path.is_dir() else other)
+    )
 
 
 def is_url(name: str) -> bool:
@@ -138,7 +194,9 @@ def is_url(name: str) -> bool:
 
 def no_content(name: str) -> LitebertError:
     """Return the error for a file without text or rows."""
-    return LitebertError("LB-853", f"{name} has no content", next="omit this file, or write it again")
+    return LitebertError(
+        "LB-853", f"{name} has no content", next="omit this file, or write it again"
+    )
 
 
 def _source(name: str, size: int) -> Source:
@@ -146,17 +204,25 @@ def _source(name: str, size: int) -> Source:
     compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
     kind = suffixes[-1] if suffixes else ""
     location = name if is_url(name) else str(Path(name).absolute())
-    return Source(name, location, JSON_LINES[0] if kind in JSON_LINES else kind, compression, size)
+    return Source(
+        name, location, JSON_LINES[0] if kind in JSON_LINES else kind, compression, size
+    )
 
 
 def _unreadable(name: str, error: Exception) -> LitebertError:
     received = getattr(error, "strerror", None) or _first_line(error)
-    look = f"name the files in it: {quote(name)}/*" if received == "it is a folder" else f"ls -l {quote(name)}"
+    look = (
+        f"name the files in it: {quote(name)}/*"
+        if received == "it is a folder"
+        else f"ls -l {quote(name)}"
+    )
     advice = "check the URL and your credentials" if is_url(name) else look
-    return RequestError("LB-303", f"{name} cannot be read", received=received, next=advice)
+    return RequestError(
+        "LB-303", f"{name} cannot be read", received=received, next=advice
+    )
 
 
-# ---- bytes ----------------------------------------------------------------------------------------------------------
+# ---- bytes ---------------------------------------------------------------------------
 
 
 def open_source(source: Source) -> IO[bytes]:
@@ -175,34 +241,43 @@ def open_source(source: Source) -> IO[bytes]:
 def read_pieces(source: Source) -> Iterator[bytes]:
     """Yield the decompressed bytes of an input in pieces of bounded size."""
     with closing(open_source(source)) as file:
-        length, unpacked = 0, cast(Any, file)
+        length = 0
+        unpacked = cast(Any, file)
         if source.compression == ".gz":
             unpacked = gzip.GzipFile(fileobj=file)
         elif source.compression == ".zst":
             try:
                 import pyarrow
             except ImportError as error:
-                raise missing_package("pyarrow", extra="data", needed_for="a .zst input") from error
-            unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
+                raise missing_package(
+                    "pyarrow", extra="data", needed_for="a .zst input"
+                ) from error
+            unpacked = pyarrow.CompressedInputStream(
+                pyarrow.PythonFile(file, "r"), "zstd"
+            )
         while piece := unpacked.read(PIECE_BYTES):
             length += len(piece)
             if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
                 what = f"{source.name} becomes far too large when decompressed"
                 received = f"{length:,} bytes out of {file.tell():,}"
-                advice = "check where the file comes from; if it is genuine, decompress it yourself"
+                advice = (
+                    "check where the file comes from; if it is genuine, decompress it"
+                    " yourself"
+                )
                 raise DamagedError("LB-307", what, received=received, next=advice)
             if source.on_read is not None:
                 source.on_read(file.tell())
             yield piece
 
 
-# ---- lines: strict UTF-8 --------------------------------------------------------------------------------------------
+# ---- lines: strict UTF-8 -------------------------------------------------------------
 
 
 def read_lines(source: Source) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line without its end) of a text file.
 
-    Only LF and CR LF end a line, so that line numbers match those of an editor. A leading byte-order mark is dropped.
+    Only LF and CR LF end a line, so that line numbers match those of an editor. A
+    leading byte-order mark is dropped.
     """
     number = 0
     for block in _whole_lines(source):
@@ -213,14 +288,21 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
             at = number + block.count(b"\n", 0, place) + 1
             column = place - block.rfind(b"\n", 0, place)
             unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
-            encoding = "UTF-16" if block[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
+            encoding = (
+                "UTF-16" if block[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
+            )
             received = f"byte 0x{block[place]:02x}, byte {column:,} of the line"
             what = f"{source.name}, line {at:,}: not UTF-8"
-            advice = f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 > converted{source.kind}"
+            advice = (
+                f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 >"
+                f" converted{source.kind}"
+            )
             for suffix, magic in COMPRESSIONS.items():
                 if block.startswith(magic) and not number:
                     advice = f"mv {quote(source.name)} {quote(source.name + suffix)}"
-            raise LitebertError("LB-309", what, received=received, next=advice) from error
+            raise LitebertError(
+                "LB-309", what, received=received, next=advice
+            ) from error
         if not lines[-1]:
             lines.pop()
         for line in lines:
@@ -229,7 +311,9 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _whole_lines(source: Source) -> Iterator[bytes]:
-    held, num_lines, is_first = bytearray(), 0, True
+    held = bytearray()
+    num_lines = 0
+    is_first = True
     longest = MAX_JSON_BYTES if source.kind == ".json" else MAX_LINE_BYTES
     try:
         for piece in _read_stdin() if source is STANDARD_INPUT else read_pieces(source):
@@ -238,15 +322,22 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
                 is_first = not piece
             end = piece.rfind(b"\n") + 1
             if len(held) + (end or len(piece)) > longest:
-                what, received = f"{source.name}, line {num_lines + 1:,}: too long", f"over {longest >> 20} MiB"
-                raise LitebertError("LB-308", what, received=received, next="break the text into lines or rows")
+                what = f"{source.name}, line {num_lines + 1:,}: too long"
+                received = f"over {longest >> 20} MiB"
+                raise LitebertError(
+                    "LB-308",
+                    what,
+                    received=received,
+                    next="break the text into lines or rows",
+                )
             held += piece[:end] or piece
             if end:
                 num_lines += held.count(b"\n")
                 yield bytes(held)
                 held = bytearray(piece[end:])
     except (EOFError, OSError, zlib.error) as error:
-        if getattr(error, "errno", None):  # an error of the system, not of decompression
+        # an error of the system, not of decompression
+        if getattr(error, "errno", None):
             raise _unreadable(source.name, error) from error
         what = f"{source.name} is damaged or cut off after line {num_lines:,}"
         program = "zstd" if source.compression == ".zst" else "gzip"
@@ -263,7 +354,7 @@ def _read_stdin() -> Iterator[bytes]:
         yield from iter(lambda: file.read1(PIECE_BYTES), b"")
 
 
-# ---- object storage -------------------------------------------------------------------------------------------------
+# ---- object storage ------------------------------------------------------------------
 
 
 def read_object(url: str) -> Iterator[bytes]:
@@ -295,14 +386,19 @@ def _storage(url: str) -> Iterator[tuple[Any, str]]:
     try:
         yield store, path
     except BaseError as error:
-        what, expected = f"object storage failed: {url}", f"a response within {ATTEMPTS} attempts"
+        what = f"object storage failed: {url}"
+        expected = f"a response within {ATTEMPTS} attempts"
         advice = "check the endpoint and the network; rerun the command to resume"
-        raise ResourceError("LB-270", what, received=_first_line(error), expected=expected, next=advice) from error
+        raise ResourceError(
+            "LB-270", what, received=_first_line(error), expected=expected, next=advice
+        ) from error
 
 
 @lru_cache(maxsize=16)
 def _store(root: str) -> Any:
-    """Return the store at a root such as s3://bucket; credentials and endpoint come from the usual variables."""
+    """Return the store at a root such as s3://bucket; credentials and endpoint come
+    from the usual variables.
+    """
     from obstore.store import from_url
 
     backoff = {"init_backoff": PAUSE, "base": 2, "max_backoff": PAUSE * 2**ATTEMPTS}

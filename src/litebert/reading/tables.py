@@ -1,7 +1,8 @@
 """Rows of files: delimited (.csv, .tsv), JSON, Parquet, and words with tags (.conll).
 
-A `scan_*` function yields each row with its number: a mapping of columns to values, or the error for a row that is not
-valid, so that callers decide whether one bad row makes a file unusable.
+A `scan_*` function yields each row with its number: a mapping of columns to values, or
+the error for a row that is not valid, so that callers decide whether one bad row makes
+a file unusable.
 """
 
 import csv
@@ -23,15 +24,24 @@ Scanned: TypeAlias = tuple[int, Row | LitebertError]
 """The number of a row (that of its first line), and the row or its error."""
 Quoting = Literal["none", "doubled", "escaped"]
 
-MAX_CELL = 1 << 24  # the most characters in a cell; csv's default limit is far too low for a long document
-MAX_WORDS = 10_000  # the most words in a sentence; if no blank line comes in so many, the file is of another kind
+# the most characters in a cell; csv's default limit is far too low for a long document
+MAX_CELL = 1 << 24
+# the most words in a sentence; if no blank line comes in so many, the file is of
+# another kind
+MAX_WORDS = 10_000
 NO_DELIMITER = "\x1f"
-_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
+_DELIMITERS = {
+    ",": "commas",
+    ";": "semicolons",
+    "\t": "tabs",
+    "|": "bars",
+    NO_DELIMITER: "nothing",
+}
 _ROWS_AT_ONCE = 16
 _COMMA = re.compile(r"^(\s*[+-]?\d+),(\d+\s*)$")
 
 
-# ---- delimited files ------------------------------------------------------------------------------------------------
+# ---- delimited files -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -40,13 +50,23 @@ class Dialect:
 
     delimiter: str
     quoting: Quoting
-    decimals: tuple[int, ...] = ()  # the columns of numbers with decimal commas, which are read as points
+    # the columns of numbers with decimal commas, which are read as points
+    decimals: tuple[int, ...] = ()
 
-    def rows(self, lines: Iterable[str]) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-        """Parse lines without line ends; yield (first line, number of lines, cells or their error) for each row."""
-        if (self.delimiter, self.quoting) == ("\t", "none"):  # as in GLUE; csv refuses a carriage return in a cell
+    def rows(
+        self, lines: Iterable[str]
+    ) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
+        """Parse lines without line ends; yield (first line, number of lines, cells or
+        their error) for each row.
+        """
+        # as in GLUE; csv refuses a carriage return in a cell
+        if (self.delimiter, self.quoting) == ("\t", "none"):
             for number, line in enumerate(lines, 1):
-                yield number, 1, self._with_points(line.split(self.delimiter)) if line else []
+                yield (
+                    number,
+                    1,
+                    self._with_points(line.split(self.delimiter)) if line else [],
+                )
             return
         csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
         reader: Any = csv.reader(
@@ -69,38 +89,70 @@ class Dialect:
             yield before + 1, reader.line_num - before, cells
 
     def _with_points(self, cells: list[str]) -> list[str]:
-        return [_COMMA.sub(r"\1.\2", cell) if n in self.decimals else cell for n, cell in enumerate(cells)]
+        return [
+            _COMMA.sub(r"\1.\2", cell) if n in self.decimals else cell
+            for n, cell in enumerate(cells)
+        ]
 
     def __str__(self) -> str:
         quotes = "" if self.quoting != "none" else ", quotes are literal"
-        return f"{_DELIMITERS[self.delimiter]} between cells{quotes}{', decimal commas' * bool(self.decimals)}"
+        return (
+            f"{_DELIMITERS[self.delimiter]} between"
+            f" cells{quotes}{', decimal commas' * bool(self.decimals)}"
+        )
 
 
-def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool) -> Iterator[Scanned]:
+def scan_delimited(
+    source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool
+) -> Iterator[Scanned]:
     """Yield each row after the header, with the line that it begins on."""
     rows = dialect.rows(line for _, line in read_lines(source))
     for number, _, cells in islice(rows, int(has_header), None):
         if isinstance(cells, csv.Error):
-            reason = "a quote is opened and never closed" if "end of data" in str(cells) else cells
+            reason = (
+                "a quote is opened and never closed"
+                if "end of data" in str(cells)
+                else cells
+            )
             what = f"{source.place(number)}: the cells cannot be separated"
-            yield number, LitebertError("LB-845", what, received=reason, next="correct this line, or write .jsonl")
+            yield (
+                number,
+                LitebertError(
+                    "LB-845",
+                    what,
+                    received=reason,
+                    next="correct this line, or write .jsonl",
+                ),
+            )
             continue
         if not cells or not (len(columns) == 1 or any(cells)):
             continue
         received = " | ".join(cells)
         if len(cells) != len(columns):
             what = f"{source.place(number)}: {len(cells)} cells, not {len(columns)}"
-            expected, advice = f"a cell for each of {', '.join(columns)}", "quote cells that contain the delimiter"
-            yield number, LitebertError("LB-843", what, received=received, expected=expected, next=advice)
+            expected = f"a cell for each of {', '.join(columns)}"
+            advice = "quote cells that contain the delimiter"
+            yield (
+                number,
+                LitebertError(
+                    "LB-843", what, received=received, expected=expected, next=advice
+                ),
+            )
         elif "\0" in received:
-            what, expected = f"{source.place(number)}: a NUL byte", "text; a NUL in every other place means UTF-16"
+            what = f"{source.place(number)}: a NUL byte"
+            expected = "text; a NUL in every other place means UTF-16"
             advice = f"tr -d '\\0' < {quote(source.name)} > cleaned{source.kind}"
-            yield number, LitebertError("LB-844", what, received=received, expected=expected, next=advice)
+            yield (
+                number,
+                LitebertError(
+                    "LB-844", what, received=received, expected=expected, next=advice
+                ),
+            )
         else:
             yield number, dict(zip(columns, cells, strict=True))
 
 
-# ---- JSON -----------------------------------------------------------------------------------------------------------
+# ---- JSON ----------------------------------------------------------------------------
 
 
 def _parse(text: str, place: str) -> object:
@@ -108,15 +160,29 @@ def _parse(text: str, place: str) -> object:
         return parse_json(text, distinct_keys=True)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        what, expected = f"{place}: not JSON", "a complete object per line (.jsonl) or a list (.json), without NaN"
-        received, advice = f"{reason}: {text[:80]}", "write the file again with a JSON library"
-        raise DamagedError("LB-312", what, received=received, expected=expected, next=advice) from error
+        what = f"{place}: not JSON"
+        expected = "a complete object per line (.jsonl) or a list (.json), without NaN"
+        received = f"{reason}: {text[:80]}"
+        advice = "write the file again with a JSON library"
+        raise DamagedError(
+            "LB-312", what, received=received, expected=expected, next=advice
+        ) from error
 
 
 def _no_object(place: str, value: object) -> LitebertError:
-    what, received = f"{place}: not an object with a value for each column", f"{type(value).__name__}: {value}"[:120]
-    expected = 'objects such as {"text": "…", "label": "…"}: a list of them (.json), or one per line (.jsonl)'
-    return LitebertError("LB-848", what, received=received, expected=expected, next="write the file again")
+    what = f"{place}: not an object with a value for each column"
+    received = f"{type(value).__name__}: {value}"[:120]
+    expected = (
+        'objects such as {"text": "…", "label": "…"}: a list of them (.json), or one'
+        " per line (.jsonl)"
+    )
+    return LitebertError(
+        "LB-848",
+        what,
+        received=received,
+        expected=expected,
+        next="write the file again",
+    )
 
 
 def scan_json_lines(source: Source) -> Iterator[Scanned]:
@@ -134,19 +200,28 @@ def scan_json_lines(source: Source) -> Iterator[Scanned]:
 
 def read_json(source: Source) -> object:
     """Read a whole file as one value, without NaN and duplicate keys."""
-    lines, size = [], 0
+    lines = []
+    size = 0
     for _, line in read_lines(source):
         lines.append(line)
         size += len(line) + 1
         if size > MAX_JSON_BYTES:
-            what, received = f"{source.name} is too long to be read into memory", f"over {MAX_JSON_BYTES:,} characters"
+            what = f"{source.name} is too long to be read into memory"
+            received = f"over {MAX_JSON_BYTES:,} characters"
             advice = f"jq -c '.[]' {quote(source.name)} > rows.jsonl"
-            raise LitebertError("LB-846", what, received=received, expected="an object per line (.jsonl)", next=advice)
+            raise LitebertError(
+                "LB-846",
+                what,
+                received=received,
+                expected="an object per line (.jsonl)",
+                next=advice,
+            )
     return _parse("\n".join(lines), source.name)
 
 
 def scan_json(source: Source) -> Iterator[Scanned]:
-    """Yield the objects of a list, numbered from 1; in SQuAD's layout, the questions with their contexts.
+    """Yield the objects of a list, numbered from 1; in SQuAD's layout, the questions
+    with their contexts.
 
     The list is the whole value or, if that is an object, the only list in it.
     """
@@ -157,7 +232,10 @@ def scan_json(source: Source) -> Iterator[Scanned]:
     if not isinstance(value, list):
         raise _no_object(source.name, value)
     for number, row in enumerate(chain.from_iterable(map(_questions, value)), 1):
-        yield number, row if isinstance(row, dict) else _no_object(source.place(number), row)
+        yield (
+            number,
+            (row if isinstance(row, dict) else _no_object(source.place(number), row)),
+        )
 
 
 def _questions(row: Any) -> Iterator[object]:
@@ -168,87 +246,143 @@ def _questions(row: Any) -> Iterator[object]:
             yield paragraph
             continue
         for question in questions:
-            yield {**question, "context": paragraph.get("context")} if isinstance(question, dict) else question
+            yield (
+                {**question, "context": paragraph.get("context")}
+                if isinstance(question, dict)
+                else question
+            )
 
 
-def require_distinct(columns: Sequence[str], place: str, expected: str = "a name for each column") -> None:
+def require_distinct(
+    columns: Sequence[str], place: str, expected: str = "a name for each column"
+) -> None:
     """Check that no two columns have the same name."""
     if twice := [name for name, number in Counter(columns).items() if number > 1]:
-        what, advice = f"{place}: two columns have the same name", "rename one of them"
-        raise LitebertError("LB-842", what, received=", ".join(twice), expected=expected, next=advice)
+        what = f"{place}: two columns have the same name"
+        advice = "rename one of them"
+        raise LitebertError(
+            "LB-842", what, received=", ".join(twice), expected=expected, next=advice
+        )
 
 
-# ---- Parquet --------------------------------------------------------------------------------------------------------
+# ---- Parquet -------------------------------------------------------------------------
 
 
 def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
     """Yield each row with only these columns, in bounded memory.
 
-    If the file lacks one of them, yield one row with all names and no values, so that an error can list the names.
+    If the file lacks one of them, yield one row with all names and no values, so that
+    an error can list the names.
     """
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise missing_package("pyarrow", extra="data", needed_for="a .parquet input") from error
+        raise missing_package(
+            "pyarrow", extra="data", needed_for="a .parquet input"
+        ) from error
     num_rows = 0
     with closing(open_source(source)) as file:
         try:
             parquet: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
             names = parquet.schema_arrow.names
-            require_distinct([name for name in names if not columns or name in columns], source.name)
+            require_distinct(
+                [name for name in names if not columns or name in columns], source.name
+            )
             if not columns or not set(columns) <= set(names):
                 yield dict.fromkeys(names)
                 return
-            for batch in parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns, use_threads=False):
+            for batch in parquet.iter_batches(
+                batch_size=_ROWS_AT_ONCE, columns=columns, use_threads=False
+            ):
                 for row in batch.to_pylist():
                     num_rows += 1
                     yield row
                 if source.on_read is not None:
                     source.on_read(source.size * num_rows // parquet.metadata.num_rows)
         except UnicodeDecodeError as error:
-            what = f"{source.name}, row {num_rows + 1:,} or one of the next {_ROWS_AT_ONCE}: not UTF-8"
-            received, advice = f"byte 0x{error.object[error.start]:02x}", "write it again, from correctly decoded text"
-            raise DamagedError("LB-342", what, received=received, next=advice) from error
+            what = (
+                f"{source.name}, row {num_rows + 1:,} or one of the next"
+                f" {_ROWS_AT_ONCE}: not UTF-8"
+            )
+            received = f"byte 0x{error.object[error.start]:02x}"
+            advice = "write it again, from correctly decoded text"
+            raise DamagedError(
+                "LB-342", what, received=received, next=advice
+            ) from error
         except (pyarrow.ArrowException, OSError) as error:
-            what, advice = f"{source.name} is damaged after row {num_rows:,}", "copy or write the file again"
-            raise DamagedError("LB-317", what, received=str(error), next=advice) from error
+            what = f"{source.name} is damaged after row {num_rows:,}"
+            advice = "copy or write the file again"
+            raise DamagedError(
+                "LB-317", what, received=str(error), next=advice
+            ) from error
 
 
-# ---- words with tags ------------------------------------------------------------------------------------------------
+# ---- words with tags -----------------------------------------------------------------
 
 
 def scan_tagged(source: Source) -> Iterator[Scanned]:
-    """Yield each sentence of a .conll, .bio or .iob file as a row with `tokens` and `tags`, numbered by its first line.
+    """Yield each sentence of a .conll, .bio or .iob file as a row with `tokens` and
+    `tags`, numbered by its first line.
 
-    A line has a word first and its tag last, with anything in between; files without labels may have only words. Blank
-    lines separate sentences. Document marks (-DOCSTART-) and comments (# …, # key = value) are skipped; a line whose
-    word begins with # has as many cells as other lines.
+    A line has a word first and its tag last, with anything in between; files without
+    labels may have only words. Blank lines separate sentences. Document marks
+    (-DOCSTART-) and comments (# …, # key = value) are skipped; a line whose word begins
+    with # has as many cells as other lines.
     """
-    width, sentence = 0, list[tuple[int, list[str]]]()  # cells in the first line with words, and so in all
-    for number, line in chain(read_lines(source), [(0, "")]):  # a blank line ends the last sentence, too
+    # cells in the first line with words, and so in all
+    width = 0
+    sentence = list[tuple[int, list[str]]]()
+    # a blank line ends the last sentence, too
+    for number, line in chain(read_lines(source), [(0, "")]):
         cells = line.split("\t") if "\t" in line else line.split()
-        is_note = line.startswith("# ") and (not width or "\t" in line or " = " in line)  # of any number of cells
-        if cells and (cells[0] == "-DOCSTART-" or (cells[0][:1] == "#" and (is_note or len(cells) != (width or 2)))):
+        # of any number of cells
+        is_note = line.startswith("# ") and (not width or "\t" in line or " = " in line)
+        if cells and (
+            cells[0] == "-DOCSTART-"
+            or (cells[0][:1] == "#" and (is_note or len(cells) != (width or 2)))
+        ):
             continue
         if any(cells):
             width = width or len(cells)
-            if len(sentence) <= MAX_WORDS:  # keep no more of a sentence that does not end
+            # keep no more of a sentence that does not end
+            if len(sentence) <= MAX_WORDS:
                 sentence.append((number, cells))
         if any(cells) or not sentence:
             continue
         first, _ = sentence[0]
-        odd = next(((at, cells) for at, cells in sentence if len(cells) != width or not all(cells)), None)
+        odd = next(
+            (
+                (at, cells)
+                for at, cells in sentence
+                if len(cells) != width or not all(cells)
+            ),
+            None,
+        )
         if odd:
-            what, received = f"{source.place(odd[0])}: {len(odd[1])} cells, not {width}", " | ".join(odd[1])
-            expected, advice = "as many as the first line has", "correct this line: the word first, its tag last"
-            yield first, LitebertError("LB-843", what, received=received, expected=expected, next=advice)
+            what = f"{source.place(odd[0])}: {len(odd[1])} cells, not {width}"
+            received = " | ".join(odd[1])
+            expected = "as many as the first line has"
+            advice = "correct this line: the word first, its tag last"
+            yield (
+                first,
+                LitebertError(
+                    "LB-843", what, received=received, expected=expected, next=advice
+                ),
+            )
         elif len(sentence) > MAX_WORDS:
             what = f"{source.place(sentence[-1][0])}: the sentence does not end"
             received = f"{MAX_WORDS:,} words without a blank line"
-            advice = "add blank lines between sentences; if this is a table with a header, name it .tsv"
+            advice = (
+                "add blank lines between sentences; if this is a table with a header,"
+                " name it .tsv"
+            )
             yield first, LitebertError("LB-849", what, received=received, next=advice)
         else:
             row = {"tokens": [cells[0] for _, cells in sentence]}
-            yield first, row | ({"tags": [cells[-1] for _, cells in sentence]} if width > 1 else {})
+            yield (
+                first,
+                row
+                | ({"tags": [cells[-1] for _, cells in sentence]} if width > 1 else {}),
+            )
         sentence = []

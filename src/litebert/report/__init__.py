@@ -1,1 +1,3 @@
-"""Reports of runs: self-contained pages, tables for the terminal and for programs, figures."""
+"""Reports of runs: self-contained pages, tables for the terminal and for programs,
+figures.
+"""

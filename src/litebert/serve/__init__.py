@@ -1,4 +1,6 @@
-"""Serve answers over HTTP from one process: an event loop, and a thread per model that computes ragged batches."""
+"""Serve answers over HTTP from one process: an event loop, and a thread per model that
+computes ragged batches.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +20,26 @@ class Options:
     port: Annotated[int, Ge(0), Le(65_535), "Port; 0 takes a free one."] = 8_000
     precision: InferencePrecision = "fp32"
     backend: Annotated[
-        Backend, "Kernels for attention and short texts in fp32; auto measures and picks the faster."
+        Backend,
+        "Kernels for attention and short texts in fp32; auto measures and picks the"
+        " faster.",
     ] = "auto"
     threads: Annotated[int, Ge(0), "CPU threads; all by default."] = 0
     batch_tokens: Annotated[int, Ge(1), "Maximum tokens in a batch."] = 1_024
     queue: Annotated[int, Ge(1), "Requests that may wait per model."] = 64
     timeout_ms: Annotated[int, Ge(1), "Default deadline."] = 30_000
-    client_seconds: Annotated[float, Gt(0), Le(3_600), "Time for a client to send its headers, then its body."] = 10.0
+    client_seconds: Annotated[
+        float, Gt(0), Le(3_600), "Time for a client to send its headers, then its body."
+    ] = 10.0
     api_keys: Annotated[Path | None, "File with one API key per line."] = None
-    cors_origins: Annotated[tuple[str, ...], "--cors-origin", "Web origin that may call; repeat for more."] = ()
+    cors_origins: Annotated[
+        tuple[str, ...], "--cors-origin", "Web origin that may call; repeat for more."
+    ] = ()
 
 
 def serve(*models: str, options: Options) -> None:
-    """Serve models, each [NAME=]MODEL, over HTTP until Ctrl-C or SIGTERM; SIGHUP reloads their files.
+    """Serve models, each [NAME=]MODEL, over HTTP until Ctrl-C or SIGTERM; SIGHUP
+    reloads their files.
 
     Without a MODEL, the packaged model is served.
 
@@ -42,16 +51,24 @@ def serve(*models: str, options: Options) -> None:
     except ModuleNotFoundError as error:
         if str(error.name).startswith("litebert"):
             raise
-        raise missing_package(str(error.name), extra="serve", needed_for="litebert serve") from error
+        raise missing_package(
+            str(error.name), extra="serve", needed_for="litebert serve"
+        ) from error
     named: dict[str, str | None] = {}
     for model in models:
         name, equals, path = model.partition("=")
-        if not equals or "/" in name:  # a path, which may contain =; the name of runs/sst2/model is sst2
-            place, path = Path(model).absolute(), model
-            name = (place.parent.name if place.name in ("model", "best") else "") or place.name  # of /model, model
+        # a path, which may contain =; the name of runs/sst2/model is sst2
+        if not equals or "/" in name:
+            place = Path(model).absolute()
+            path = model
+            # of /model, model
+            name = (
+                place.parent.name if place.name in ("model", "best") else ""
+            ) or place.name
         named[name] = path
     if len(named) < len(models):
-        what, next_step = "two models would have the same name", "litebert serve one=runs/a/model two=runs/b/model"
+        what = "two models would have the same name"
+        next_step = "litebert serve one=runs/a/model two=runs/b/model"
         raise LitebertError("LB-950", what, received=" ".join(models), next=next_step)
     if not models:
         say("no MODEL given: serving the packaged model as litebert")

@@ -1,4 +1,6 @@
-"""The application: a route per verb, made from the method of `Model`, OpenAI's embeddings, health checks, the pages."""
+"""The application: a route per verb, made from the method of `Model`, OpenAI's
+embeddings, health checks, the pages.
+"""
 
 import asyncio
 import base64
@@ -7,11 +9,28 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_type_hints,
+)
 
 from annotated_types import Le, Len, MaxLen
 from prometheus_client import generate_latest
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic import create_model as make_record
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,10 +48,19 @@ from litebert.inference.verbs import CHOICES, VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
 from litebert.serve.batching import Job, ServedModel, count_tokens
-from litebert.serve.guard import Bodies, Gate, HttpError, Metrics, digest, problem, reply
+from litebert.serve.guard import (
+    Bodies,
+    Gate,
+    HttpError,
+    Metrics,
+    digest,
+    problem,
+    reply,
+)
 from litebert.settings import expected_value
 
-# Requests and answers as records, which validate requests and describe both in /openapi.json
+# Requests and answers as records, which validate requests and describe both in
+# /openapi.json
 
 Text = Annotated[str, MaxLen(limits.MAX_CHARACTERS)]
 Short = Annotated[str, MaxLen(limits.MAX_SCORED_CHARACTERS)]
@@ -44,7 +72,9 @@ Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class RequestBody(BaseModel):
-    """The fields that every request may set: the model (by default the first), and how long to wait."""
+    """The fields that every request may set: the model (by default the first), and how
+    long to wait.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
     model: Name | None = None
@@ -60,29 +90,43 @@ class Answer(BaseModel, Generic[Result]):
 
 
 class ExplainBody(RequestBody):
-    """Return how much each word adds to an answer; the answer defaults to the one that the model gives."""
+    """Return how much each word adds to an answer; the answer defaults to the one that
+    the model gives.
+    """
 
-    verb: Annotated[Literal["answer", "classify", "fill", "order", "similar"], Field(examples=["similar"])]
+    verb: Annotated[
+        Literal["answer", "classify", "fill", "order", "similar"],
+        Field(examples=["similar"]),
+    ]
     texts: Annotated[list[Short], Len(1, 2), Field(examples=[["A cat.", "A kitten."]])]
     answer: Name | None = None
 
 
-PEOPLE, FILMS = "Ada left at noon.", ["A fine film.", "A dull one."]
+PEOPLE = "Ada left at noon."
+FILMS = ["A fine film.", "A dull one."]
 JOINED = {"first": "She opened the door.", "second": "Then she went in."}
-ROUTES: dict[str, tuple[Any, Mapping[str, Any]]] = {  # for each verb, the type of its answer, and example arguments
+# for each verb, the type of its answer, and example arguments
+ROUTES: dict[str, tuple[Any, Mapping[str, Any]]] = {
     "fill": (Answer[list[answers.Filling]], {"text": "The cat sat on the [MASK]."}),
     "score": (Answer[answers.Score], {"text": "The cat sat on the mat."}),
     "order": (Answer[Union[answers.Order, answers.Coherence]], JOINED),  # noqa: UP007
     "embed": (Answer[list[list[float]]], {"texts": FILMS}),
     "classify": (Answer[list[answers.Classification]], {"texts": FILMS}),
     "tag": (Answer[list[list[answers.Tagged]]], {"texts": ["Ada lives in London."]}),
-    "choose": (Answer[answers.Choice], {"question": "Who left?", "choices": ["Ada", "Bert"], "context": PEOPLE}),
-    "answer": (Answer[list[answers.SpanFound]], {"question": "When did Ada leave?", "context": PEOPLE}),
+    "choose": (
+        Answer[answers.Choice],
+        {"question": "Who left?", "choices": ["Ada", "Bert"], "context": PEOPLE},
+    ),
+    "answer": (
+        Answer[list[answers.SpanFound]],
+        {"question": "When did Ada leave?", "context": PEOPLE},
+    ),
     "steps": (Answer[Steps], {"text": "The cat sat on the mat."}),
     "attention": (Answer[Attention], {"text": "The cat sat on the mat.", "step": 1}),
     "explain": (Answer[answers.Explanation], {}),
 }
-LEFT_OUT = ("self", "model", "progress", "max_length")  # arguments that requests do not have
+# arguments that requests do not have
+LEFT_OUT = ("self", "model", "progress", "max_length")
 LIMITS: dict[str, Any] = {  # the type of arguments with this name
     **dict.fromkeys(("text", "first", "second", "question", "context"), Text),
     **dict.fromkeys(("texts", "pairs"), Texts),
@@ -92,7 +136,9 @@ LIMITS: dict[str, Any] = {  # the type of arguments with this name
 
 
 def body_of(verb: str) -> type[RequestBody]:
-    """Return the body type of a verb's route: the arguments of its function, in the same order, with limits."""
+    """Return the body type of a verb's route: the arguments of its function, in the
+    same order, with limits.
+    """
     if verb == "explain":  # its function takes each text as a separate argument
         return ExplainBody
     (_, example), function = ROUTES[verb], INSIDE.get(verb) or getattr(Model, verb)
@@ -106,38 +152,65 @@ def body_of(verb: str) -> type[RequestBody]:
             kind = kind | None
         shown = Field(examples=[example[name]] if name in example else None)
         is_required = parameter.default is inspect.Parameter.empty
-        fields[name] = (Annotated[kind, shown], ... if is_required else parameter.default)
-    return make_record(f"{verb.capitalize()}Body", __base__=RequestBody, __doc__=function.__doc__, **fields)
+        fields[name] = (
+            Annotated[kind, shown],
+            ... if is_required else parameter.default,
+        )
+    return make_record(
+        f"{verb.capitalize()}Body",
+        __base__=RequestBody,
+        __doc__=function.__doc__,
+        **fields,
+    )
 
 
 def job_of(verb: str, body: RequestBody) -> Job:
-    """Return the job of a request: the rows for the verb, its options, an estimate of its tokens."""
+    """Return the job of a request: the rows for the verb, its options, an estimate of
+    its tokens.
+    """
     given = body.model_dump(exclude={"model", "timeout_ms"})
-    texts, pairs = given.pop("texts", None), given.pop("pairs", None)
+    texts = given.pop("texts", None)
+    pairs = given.pop("pairs", None)
     if texts is None:
-        choices = dict(zip(CHOICES, given.pop("choices", ()), strict=False))  # no more than there are names
+        # no more than there are names
+        choices = dict(zip(CHOICES, given.pop("choices", ()), strict=False))
         roles = VERBS[verb].roles if verb in VERBS else ("text",)
-        row = {role: text for role in roles if (text := given.pop(role, None)) is not None} | choices
+        row = {
+            role: text for role in roles if (text := given.pop(role, None)) is not None
+        } | choices
         tokens = count_tokens(row.values())
         if choices:  # each is encoded with the question and the context
-            tokens = count_tokens(f"{row['context']} {row['question']} {choice}" for choice in choices.values())
-        return Job(verb, [row], given, tokens * tokens if verb == "score" else tokens)  # scored once for each token
+            tokens = count_tokens(
+                f"{row['context']} {row['question']} {choice}"
+                for choice in choices.values()
+            )
+        # scored once for each token
+        return Job(verb, [row], given, tokens * tokens if verb == "score" else tokens)
     if pairs and len(pairs) != len(texts):
         raise invalid("pairs is not valid", "as many pairs as texts", "pairs")
-    rows = [{"text": text, "second": pair} for text, pair in zip(texts, pairs or [""] * len(texts), strict=True)]
+    rows = [
+        {"text": text, "second": pair}
+        for text, pair in zip(texts, pairs or [""] * len(texts), strict=True)
+    ]
     tokens = count_tokens(row["text"] + row["second"] for row in rows)
-    return Job(verb, rows, given, 100 * tokens if verb == "explain" else tokens)  # explanations take many passes
+    # explanations take many passes
+    return Job(verb, rows, given, 100 * tokens if verb == "explain" else tokens)
 
 
 # OpenAI's embeddings route, for existing clients
 
 
 class EmbeddingsBody(RequestBody):
-    """Return vectors of length 1 for texts, as OpenAI does; token ids and `dimensions` are not supported."""
+    """Return vectors of length 1 for texts, as OpenAI does; token ids and `dimensions`
+    are not supported.
+    """
 
     input: Annotated[
         Inputs,
-        BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=Union[Text, Inputs]),  # noqa: UP007
+        BeforeValidator(
+            lambda x: [x] if isinstance(x, str) else x,
+            json_schema_input_type=Union[Text, Inputs],  # noqa: UP007
+        ),
         Field(examples=["A fine film."]),
     ]
     encoding_format: Literal["float", "base64"] = "float"
@@ -173,7 +246,9 @@ class Embeddings(TypedDict):
 
 @dataclass(frozen=True)
 class Service:
-    """The served models and what they share; the first one answers requests that do not name a model."""
+    """The served models and what they share; the first one answers requests that do not
+    name a model.
+    """
 
     models: Sequence[ServedModel]
     metrics: Metrics
@@ -184,29 +259,50 @@ class Service:
             if name is None or model.name == name:
                 return model
         next_step = "GET /v1/models lists them; omit model for the first one"
-        raise HttpError("LB-955", "no model here has this name", status=404, next=next_step)
+        raise HttpError(
+            "LB-955", "no model here has this name", status=404, next=next_step
+        )
 
     def overload(self, path: str) -> HttpError | None:
-        """Return the error that refuses a request to this path if no model has room; the body is not known yet."""
+        """Return the error that refuses a request to this path if no model has room;
+        the body is not known yet.
+        """
         if path.removeprefix("/v1/") not in (*ROUTES, "embeddings"):
             return None
         refusals = [model.overload() for model in self.models]
         return refusals[0] if all(refusals) else None
 
-    async def ask(self, request: Request, body: RequestBody, job: Job) -> tuple[ServedModel, str, list[Any]]:
-        """Return the model named in a body, its version and its answers, unless the client disconnects first."""
+    async def ask(
+        self, request: Request, body: RequestBody, job: Job
+    ) -> tuple[ServedModel, str, list[Any]]:
+        """Return the model named in a body, its version and its answers, unless the
+        client disconnects first.
+        """
         model = self.find_model(body.model)
         verbs = [*model.facts.get("verbs", ()), *INSIDE, "explain"]
-        needed = job.options["verb"] if job.verb == "explain" and job.options["verb"] != "similar" else job.verb
+        needed = (
+            job.options["verb"]
+            if job.verb == "explain" and job.options["verb"] != "similar"
+            else job.verb
+        )
         if model.is_ready and needed not in verbs:
-            what, next_step = f"this model cannot {needed}: it has no head for it", "GET /v1/models lists the others"
-            raise HttpError("LB-956", what, status=422, expected=f"one of {', '.join(verbs)}", next=next_step)
+            what = f"this model cannot {needed}: it has no head for it"
+            next_step = "GET /v1/models lists the others"
+            raise HttpError(
+                "LB-956",
+                what,
+                status=422,
+                expected=f"one of {', '.join(verbs)}",
+                next=next_step,
+            )
 
         async def left() -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
 
-        return model, *await model.answer(job, timeout_ms=body.timeout_ms or self.options.timeout_ms, left=left)
+        return model, *await model.answer(
+            job, timeout_ms=body.timeout_ms or self.options.timeout_ms, left=left
+        )
 
     async def verb(self, verb: str, request: Request, body: RequestBody) -> Response:
         """Answer POST /v1/VERB, with a list if it was given a list of texts."""
@@ -217,23 +313,47 @@ class Service:
 
     async def embeddings(self, request: Request, body: EmbeddingsBody) -> Response:
         """Return vectors of length 1 for texts."""
-        if sum(map(len, body.input)) > (most := limits.MAX_TEXTS * limits.MAX_CHARACTERS):
-            raise invalid("input is not valid", f"at most {most:,} characters together", "input")
-        rows, tokens = [{"text": text} for text in body.input], count_tokens(body.input)
-        model, version, found = await self.ask(request, body, Job("embed", rows, {"normalize": True}, tokens))
+        if sum(map(len, body.input)) > (
+            most := limits.MAX_TEXTS * limits.MAX_CHARACTERS
+        ):
+            raise invalid(
+                "input is not valid", f"at most {most:,} characters together", "input"
+            )
+        rows = [{"text": text} for text in body.input]
+        tokens = count_tokens(body.input)
+        model, version, found = await self.ask(
+            request, body, Job("embed", rows, {"normalize": True}, tokens)
+        )
         num_tokens = await asyncio.to_thread(model.count_pieces, body.input)
         if body.encoding_format == "base64":
-            shown = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in found]
+            shown = [
+                base64.b64encode(vector.astype("<f4").tobytes()).decode()
+                for vector in found
+            ]
         else:
             shown = [vector.tolist() for vector in found]
-        data = [{"object": "embedding", "index": number, "embedding": each} for number, each in enumerate(shown)]
+        data = [
+            {"object": "embedding", "index": number, "embedding": each}
+            for number, each in enumerate(shown)
+        ]
         usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-        return reply({"object": "list", "model": model.name, "version": version, "usage": usage, "data": data})
+        return reply(
+            {
+                "object": "list",
+                "model": model.name,
+                "version": version,
+                "usage": usage,
+                "data": data,
+            }
+        )
 
     async def list_models(self, _: Request) -> Response:
         """List the served models and what each can do."""
         common = {"object": "model", "created": 0, "owned_by": "litebert"}
-        found = [{"id": each.name, **common, "ready": each.is_ready, **each.facts} for each in self.models]
+        found = [
+            {"id": each.name, **common, "ready": each.is_ready, **each.facts}
+            for each in self.models
+        ]
         return reply({"object": "list", "data": found})
 
     async def live(self, _: Request) -> Response:
@@ -260,28 +380,53 @@ class Post(NamedTuple):
 
 
 PAGES = {"/": "index.html", "/docs": "docs.html", "/favicon.ico": "icon.svg"}
-SCRIPTS = ("look.css", "api.js", "attention.js", "charts.js", "docs.js", "page.js", "views.js")
+SCRIPTS = (
+    "look.css",
+    "api.js",
+    "attention.js",
+    "charts.js",
+    "docs.js",
+    "page.js",
+    "views.js",
+)
 PAGES |= {f"/page/{name}": name for name in SCRIPTS}
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
 
 
 def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
-    """Return the application; its caller starts and stops the models. A body is read and validated once."""
+    """Return the application; its caller starts and stops the models. A body is read
+    and validated once.
+    """
     bodies = Bodies(service.options.client_seconds)
-    posts = {f"/v1/{verb}": Post(partial(service.verb, verb), body_of(verb), ROUTES[verb][0]) for verb in ROUTES}
+    posts = {
+        f"/v1/{verb}": Post(partial(service.verb, verb), body_of(verb), ROUTES[verb][0])
+        for verb in ROUTES
+    }
     posts["/v1/embeddings"] = Post(service.embeddings, EmbeddingsBody, Embeddings)
-    gets: dict[str, Endpoint] = {"/v1/models": service.list_models, "/live": service.live, "/ready": service.ready}
+    gets: dict[str, Endpoint] = {
+        "/v1/models": service.list_models,
+        "/live": service.live,
+        "/ready": service.ready,
+    }
     gets["/metrics"] = service.count
 
     async def answer(post: Post, request: Request) -> Response:
         body = await bodies.read(request)
-        if not isinstance(body, dict) or len(body) > 64:  # no route has as many; an error for each would take long
+        # no route has as many; an error for each would take long
+        if not isinstance(body, dict) or len(body) > 64:
             raise invalid("the body is not valid", "an object with at most 64 fields")
         return await post.answer(request, post.body.model_validate(body))
 
-    async def page(request: Request) -> Response:  # playground or documentation; they load nothing from other hosts
+    # playground or documentation; they load nothing from other hosts
+    async def page(request: Request) -> Response:
         name = PAGES[request.url.path]
-        data, kind = (files("litebert.serve") / "page" / name).read_bytes(), _TYPES[name.rpartition(".")[2]]
+        data = (files("litebert.serve") / "page" / name).read_bytes()
+        kind = _TYPES[name.rpartition(".")[2]]
         return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
 
     schema = cache(lambda: openapi(posts, gets))
@@ -290,18 +435,44 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
         return reply(schema())
 
     answered = gets | dict.fromkeys(PAGES, page) | {"/openapi.json": document}
-    routes = [Route(path, partial(answer, post), methods=["POST"]) for path, post in posts.items()]
+    routes = [
+        Route(path, partial(answer, post), methods=["POST"])
+        for path, post in posts.items()
+    ]
     routes += [Route(path, shown, methods=["GET"]) for path, shown in answered.items()]
 
     # Middleware around all routes
     paths = {*posts, *answered}
     keys = [digest(key) for key in api_keys]
-    around = [Middleware(Gate, paths=paths, metrics=service.metrics, keys=keys, overload=service.overload)]
+    around = [
+        Middleware(
+            Gate,
+            paths=paths,
+            metrics=service.metrics,
+            keys=keys,
+            overload=service.overload,
+        )
+    ]
     if origins := service.options.cors_origins:
-        may: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
-        around.insert(0, Middleware(CORSMiddleware, allow_origins=origins, expose_headers=["Retry-After"], **may))
+        may: dict[str, Any] = {
+            "allow_methods": ["GET", "POST"],
+            "allow_headers": ["Authorization", "Content-Type"],
+        }
+        around.insert(
+            0,
+            Middleware(
+                CORSMiddleware,
+                allow_origins=origins,
+                expose_headers=["Retry-After"],
+                **may,
+            ),
+        )
     kinds = (HttpError, ValidationError, HTTPException, ClientDisconnect, Exception)
-    app = Starlette(routes=routes, middleware=around, exception_handlers=dict.fromkeys(kinds, _answer_error))
+    app = Starlette(
+        routes=routes,
+        middleware=around,
+        exception_handlers=dict.fromkeys(kinds, _answer_error),
+    )
     app.router.redirect_slashes = False  # /v1/fill/ is no route
     return app
 
@@ -310,18 +481,25 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
-    """Turn an exception into a response; async, or starlette would run it in a thread, which waits for the model."""
+    """Turn an exception into a response; async, or starlette would run it in a thread,
+    which waits for the model.
+    """
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)  # for the metrics; no client receives it
     headers: Mapping[str, str] = {}
     if isinstance(error, ValidationError):
         error = _as_http_error(error)
     elif isinstance(error, HTTPException):
-        what, headers = "no route has this address and method", error.headers or {}
-        error = HttpError("LB-961", what, status=error.status_code, next="GET /docs lists every route")
+        what = "no route has this address and method"
+        headers = error.headers or {}
+        error = HttpError(
+            "LB-961", what, status=error.status_code, next="GET /docs lists every route"
+        )
     elif not isinstance(error, HttpError):  # the traceback is in the server's log
         next_step = "report it with the lines of the server's log"
-        error = HttpError("LB-968", "the server failed on this request", status=500, next=next_step)
+        error = HttpError(
+            "LB-968", "the server failed on this request", status=500, next=next_step
+        )
     response = problem(error)
     response.headers.update(headers)
     return response
@@ -330,26 +508,50 @@ async def _answer_error(_: Request, error: Exception) -> Response:
 def invalid(what: str, expected: str, field: str = "") -> HttpError:
     """Return the error for an invalid field."""
     next_step = "/docs shows every field and an example"
-    return HttpError("LB-954", what, status=422, expected=expected, next=next_step, param=field)
+    return HttpError(
+        "LB-954", what, status=422, expected=expected, next=next_step, param=field
+    )
 
 
 def _as_http_error(error: ValidationError) -> HttpError:
-    """Return an error with the field and what it should be, but never its value or an unknown key."""
+    """Return an error with the field and what it should be, but never its value or an
+    unknown key.
+    """
     found = error.errors(include_url=False, include_input=False)
     if missing := [str(each["loc"][-1]) for each in found if each["type"] == "missing"]:
-        # A field name that belongs to another route may be repeated; anything else could be part of the input.
-        given = [str(each["loc"][-1]) for each in found if each["type"] == "extra_forbidden"]
-        ours = [name for name in given if name in ("text", "texts", "first", "second", "question", "context")]
-        what = f"{' and '.join(missing)} is missing" + (f"; {ours[0]} was sent" if ours else "")
+        # A field name that belongs to another route may be repeated; anything else
+        # could be part of the input.
+        given = [
+            str(each["loc"][-1]) for each in found if each["type"] == "extra_forbidden"
+        ]
+        ours = [
+            name
+            for name in given
+            if name in ("text", "texts", "first", "second", "question", "context")
+        ]
+        what = f"{' and '.join(missing)} is missing" + (
+            f"; {ours[0]} was sent" if ours else ""
+        )
         return invalid(what, f"the field {missing[0]}", missing[0])
-    first, said = found[0], {"extra_forbidden": "only the fields that /docs lists", "none_required": "null"}
-    field = ".".join(map(str, first["loc"][:-1] if first["type"] == "extra_forbidden" else first["loc"]))
+    first = found[0]
+    said = {
+        "extra_forbidden": "only the fields that /docs lists",
+        "none_required": "null",
+    }
+    field = ".".join(
+        map(
+            str,
+            first["loc"][:-1] if first["type"] == "extra_forbidden" else first["loc"],
+        )
+    )
     expected = said.get(first["type"]) or expected_value(first)
     return invalid(f"{field or 'the body'} is not valid", expected, field)
 
 
 class Problem(TypedDict):
-    """What is wrong, what is expected, what to do; `code` is stable (docs/errors.md)."""
+    """What is wrong, what is expected, what to do; `code` is stable
+    (docs/errors.md).
+    """
 
     message: str
     type: str
@@ -360,33 +562,63 @@ class Problem(TypedDict):
 ABOUT = f"""Answers of ALBERT models: the verbs of `litebert`, with the same names.
 
 Limits: bodies of {limits.MAX_BODY_BYTES:,} bytes, {limits.MAX_TEXTS} texts per request, {limits.MAX_CHARACTERS:,}
-characters per text. Every error has a stable code, listed in docs/errors.md."""
+characters per text. Every error has a stable code, listed in docs/errors.md."""  # noqa: E501
 
 
 def openapi(posts: Mapping[str, Post], gets: Mapping[str, Endpoint]) -> dict[str, Any]:
-    """Return the OpenAPI document: bodies and answers from their types, descriptions from the starts of docstrings."""
+    """Return the OpenAPI document: bodies and answers from their types, descriptions
+    from the starts of docstrings.
+    """
     kinds: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]]
-    kinds = [(path, "validation", TypeAdapter(post.body)) for path, post in posts.items()]
-    kinds += [(path, "serialization", TypeAdapter(post.result)) for path, post in posts.items()]
-    kinds += [("problem", "serialization", TypeAdapter(dict[Literal["error"], Problem]))]
-    schemas, named = TypeAdapter.json_schemas(kinds, ref_template="#/components/schemas/{model}")
+    kinds = [
+        (path, "validation", TypeAdapter(post.body)) for path, post in posts.items()
+    ]
+    kinds += [
+        (path, "serialization", TypeAdapter(post.result))
+        for path, post in posts.items()
+    ]
+    kinds += [
+        ("problem", "serialization", TypeAdapter(dict[Literal["error"], Problem]))
+    ]
+    schemas, named = TypeAdapter.json_schemas(
+        kinds, ref_template="#/components/schemas/{model}"
+    )
 
-    def content(about: str, name: str, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
-        return {"description": about, "content": {"application/json": {"schema": schemas[name, mode]}}}
+    def content(
+        about: str, name: str, mode: Literal["validation", "serialization"]
+    ) -> dict[str, Any]:
+        return {
+            "description": about,
+            "content": {"application/json": {"schema": schemas[name, mode]}},
+        }
 
     why = "Refused; the message says why, and docs/errors.md lists the stable code."
     refusal = content(why, "problem", "serialization")
     paths: dict[str, Any] = {}
     for path, post in posts.items():
         body = content("Strict JSON in UTF-8.", path, "validation") | {"required": True}
-        responses = {"200": content("The answer.", path, "serialization"), "default": refusal}
+        responses = {
+            "200": content("The answer.", path, "serialization"),
+            "default": refusal,
+        }
         about = inspect.cleandoc(post.body.__doc__ or "").partition("\n\n")[0]
-        own = {"operationId": path.rpartition("/")[2], "description": about, "security": [{"key": []}]}
+        own = {
+            "operationId": path.rpartition("/")[2],
+            "description": about,
+            "security": [{"key": []}],
+        }
         paths[path] = {"post": {**own, "requestBody": body, "responses": responses}}
     for path, answer in gets.items():
         answered = {"200": {"description": "The answer."}}
-        paths[path] = {"get": {"description": inspect.getdoc(answer), "responses": answered}}
-    paths["/ready"]["get"]["responses"]["503"] = {"description": "A model is loading or not available."}
-    components = {"schemas": named["$defs"], "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
+        paths[path] = {
+            "get": {"description": inspect.getdoc(answer), "responses": answered}
+        }
+    paths["/ready"]["get"]["responses"]["503"] = {
+        "description": "A model is loading or not available."
+    }
+    components = {
+        "schemas": named["$defs"],
+        "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+    }
     info = {"title": "litebert", "version": "1", "description": ABOUT}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}

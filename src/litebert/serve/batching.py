@@ -1,6 +1,8 @@
-"""One served model: requests wait in a bounded queue, and one thread computes them as ragged batches.
+"""One served model: requests wait in a bounded queue, and one thread computes them as
+ragged batches.
 
-PyTorch releases the interpreter lock while it computes, so the event loop can answer /live and refuse requests then.
+PyTorch releases the interpreter lock while it computes, so the event loop can answer
+/live and refuse requests then.
 """
 
 import asyncio
@@ -29,19 +31,25 @@ from litebert.serve.guard import MAX_SCORED_TOKENS, HttpError, Metrics
 
 log = logging.getLogger("litebert.serve")
 
-UNWATCHED_SECONDS = 0.05  # the connection is watched only after this long; most answers are ready by then
-_SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the west. " * 8
+# the connection is watched only after this long; most answers are ready by then
+UNWATCHED_SECONDS = 0.05
+_SHORT = "The sun rises in the east."
+_LONG = "In the evening it sets in the west. " * 8
 
 
 @dataclass(eq=False)
 class Job:
-    """One request: rows for a verb, with options; its future is done when it is answered, refused or abandoned."""
+    """One request: rows for a verb, with options; its future is done when it is
+    answered, refused or abandoned.
+    """
 
     verb: str
     rows: Sequence[Row]
     options: Mapping[str, Any]
     tokens: int
-    done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    done: asyncio.Future[Any] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
 
 def count_tokens(texts: Iterable[str]) -> int:
@@ -54,11 +62,19 @@ def count_tokens(texts: Iterable[str]) -> int:
 
 
 class ServedModel:
-    """A model with its queue and its thread; requests of one verb share a batch (one of two verbs was no faster)."""
+    """A model with its queue and its thread; requests of one verb share a batch (one of
+    two verbs was no faster).
+    """
 
-    def __init__(self, name: str, path: str | None, options: Options, metrics: Metrics) -> None:
-        self.name, self._path, self._options, self._metrics = name, path, options, metrics
-        # One reference, so that a batch never has the answers of one model and the version of another.
+    def __init__(
+        self, name: str, path: str | None, options: Options, metrics: Metrics
+    ) -> None:
+        self.name = name
+        self._path = path
+        self._options = options
+        self._metrics = metrics
+        # One reference, so that a batch never has the answers of one model and the
+        # version of another.
         self._loaded: tuple[Model | None, dict[str, Any]] = (None, {})
         self._jobs: deque[Job] = deque()
         self._arrived = threading.Condition()
@@ -66,7 +82,9 @@ class ServedModel:
         self._is_stopping = False
         self._tokens_per_second = 1_000.0
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self.work, name=f"model {name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self.work, name=f"model {name}", daemon=True
+        )
         metrics.ready.labels(name).set_function(lambda: self.is_ready)
         metrics.waiting.labels(name).set_function(lambda: len(self._jobs))
 
@@ -82,10 +100,14 @@ class ServedModel:
         model = self._loaded[0]
         assert model is not None
         longest = model.network.config.max_position_embeddings
-        return sum(min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(texts))
+        return sum(
+            min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(texts)
+        )
 
     async def start(self) -> None:
-        """Load the model and start its thread; a later call replaces the model between two batches."""
+        """Load the model and start its thread; a later call replaces the model between
+        two batches.
+        """
         self._loaded = await asyncio.to_thread(self._load)
         self._metrics.loads.labels(self.name).inc()
         if not self._thread.is_alive():
@@ -99,12 +121,18 @@ class ServedModel:
         try:
             await self.start()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the new files, the old model stays
-            log.error("%s: the running model stays; the new one failed to load: %s", self.name, error)
+            log.error(
+                "%s: the running model stays; the new one failed to load: %s",
+                self.name,
+                error,
+            )
         else:
             log.info("%s: reloaded, version %s", self.name, self.facts["version"])
 
     async def stop(self) -> bool:
-        """Let the thread finish its batch and end; return whether it ends within a second, and nothing is loading."""
+        """Let the thread finish its batch and end; return whether it ends within a
+        second, and nothing is loading.
+        """
         with self._arrived:
             self._is_stopping = True
             self._arrived.notify()
@@ -112,10 +140,17 @@ class ServedModel:
             await asyncio.to_thread(self._thread.join, 1)
         return not self._thread.is_alive() and not self._loading.locked()
 
-    async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> tuple[str, list[Any]]:
-        """Queue a job and wait for its answer, its deadline, or the client to disconnect (`left` returns)."""
-        what, advice = "the model is not available at the moment; see GET /ready", "try again in 2 s"
-        unavailable = partial(HttpError, "LB-959", what, status=503, next=advice, retry=2)
+    async def answer(
+        self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]
+    ) -> tuple[str, list[Any]]:
+        """Queue a job and wait for its answer, its deadline, or the client to
+        disconnect (`left` returns).
+        """
+        what = "the model is not available at the moment; see GET /ready"
+        advice = "try again in 2 s"
+        unavailable = partial(
+            HttpError, "LB-959", what, status=503, next=advice, retry=2
+        )
         if not self.is_ready:
             raise unavailable()
         with self._arrived:
@@ -130,7 +165,9 @@ class ServedModel:
                 await asyncio.wait([job.done], timeout=UNWATCHED_SECONDS)
                 if not job.done.done():
                     watching = asyncio.ensure_future(left())
-                    await asyncio.wait([job.done, watching], return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(
+                        [job.done, watching], return_when=asyncio.FIRST_COMPLETED
+                    )
                 if not job.done.done():
                     self._metrics.abandoned.labels(self.name, "client left").inc()
                     raise ClientDisconnect
@@ -139,8 +176,14 @@ class ServedModel:
         except TimeoutError as error:
             self._metrics.abandoned.labels(self.name, "deadline").inc()
             what = f"no answer within the deadline of {timeout_ms} ms"
-            raise HttpError("LB-958", what, status=504, next="send less, or allow a longer timeout_ms") from error
-        except asyncio.CancelledError:  # the server is stopping and cannot wait any longer
+            raise HttpError(
+                "LB-958",
+                what,
+                status=504,
+                next="send less, or allow a longer timeout_ms",
+            ) from error
+        except asyncio.CancelledError:
+            # the server is stopping and cannot wait any longer
             raise unavailable() from None
         finally:
             job.done.cancel()
@@ -157,7 +200,8 @@ class ServedModel:
                 return None
             waiting = sum(each.tokens for each in self._jobs)
         seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
-        what, advice = f"{self._options.queue} requests are waiting: the queue is full", f"try again in {seconds} s"
+        what = f"{self._options.queue} requests are waiting: the queue is full"
+        advice = f"try again in {seconds} s"
         return HttpError("LB-957", what, status=429, next=advice, retry=seconds)
 
     def work(self) -> None:
@@ -170,31 +214,50 @@ class ServedModel:
                 # The oldest job, and as many of the next ones as fit the budget.
                 taken = [self._jobs.popleft()]
                 tokens = taken[0].tokens
-                while self._jobs and tokens + self._jobs[0].tokens <= self._options.batch_tokens:
+                while (
+                    self._jobs
+                    and tokens + self._jobs[0].tokens <= self._options.batch_tokens
+                ):
                     taken.append(self._jobs.popleft())
                     tokens += taken[-1].tokens
-            jobs = [job for job in taken if not job.done.done()]  # the others have been abandoned
+            # the others have been abandoned
+            jobs = [job for job in taken if not job.done.done()]
             if not jobs:
                 continue
             model, facts = self._loaded
             assert model is not None
-            started, tokens = time.monotonic(), sum(job.tokens for job in jobs)
+            started = time.monotonic()
+            tokens = sum(job.tokens for job in jobs)
             groups: dict[object, list[Job]] = {}
-            for job in jobs:  # jobs of one verb with the same options are computed together, others separately
-                shared = (job.verb, tuple(sorted(job.options.items()))) if job.verb in VERBS else job
+            # jobs of one verb with the same options are computed together, others
+            # separately
+            for job in jobs:
+                shared = (
+                    (job.verb, tuple(sorted(job.options.items())))
+                    if job.verb in VERBS
+                    else job
+                )
                 groups.setdefault(shared, []).append(job)
             for group in groups.values():
                 answers = answer_together(model, group)
-                self._metrics.tokens.labels(self.name).inc(sum(job.tokens for job in group))
-                self._loop.call_soon_threadsafe(_settle, group, answers, facts["version"])
+                self._metrics.tokens.labels(self.name).inc(
+                    sum(job.tokens for job in group)
+                )
+                self._loop.call_soon_threadsafe(
+                    _settle, group, answers, facts["version"]
+                )
             seconds = time.monotonic() - started
             self._metrics.batches.labels(self.name).observe(len(jobs))
             self._metrics.batch_seconds.labels(self.name).observe(seconds)
             # A running mean over about the last ten batches.
-            self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
+            self._tokens_per_second += 0.1 * (
+                tokens / max(seconds, 1e-6) - self._tokens_per_second
+            )
 
 
-def _settle(jobs: Sequence[Job], answers: Sequence[list[Any] | HttpError], version: str) -> None:
+def _settle(
+    jobs: Sequence[Job], answers: Sequence[list[Any] | HttpError], version: str
+) -> None:
     for job, found in zip(jobs, answers, strict=True):
         if job.done.done():
             continue
@@ -205,16 +268,31 @@ def _settle(jobs: Sequence[Job], answers: Sequence[list[Any] | HttpError], versi
 
 
 def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpError]:
-    """Return the answers to the rows of each job, or its error; all jobs are of one verb and share batches."""
-    verb, options, rows = jobs[0].verb, dict(jobs[0].options), [row for job in jobs for row in job.rows]
+    """Return the answers to the rows of each job, or its error; all jobs are of one
+    verb and share batches.
+    """
+    verb = jobs[0].verb
+    options = dict(jobs[0].options)
+    rows = [row for job in jobs for row in job.rows]
     try:
-        if verb in ("score", "explain"):  # one pass for each token of a text, or a hundred for all texts
+        # one pass for each token of a text, or a hundred for all texts
+        if verb in ("score", "explain"):
             texts = [row["text"] for row in rows]
             sizes = [len(ids) for ids in model.tokenizer.encode_ids(texts)]
-            if (most := sum(sizes) if verb == "explain" else max(sizes)) > MAX_SCORED_TOKENS:
+            if (
+                most := sum(sizes) if verb == "explain" else max(sizes)
+            ) > MAX_SCORED_TOKENS:
                 what = f"{most} tokens are too many for a server to score or explain"
-                advice = "send its sentences one by one, or use litebert score and litebert explain"
-                raise LitebertError("LB-973", what, expected=f"at most {MAX_SCORED_TOKENS} tokens", next=advice)
+                advice = (
+                    "send its sentences one by one, or use litebert score and litebert"
+                    " explain"
+                )
+                raise LitebertError(
+                    "LB-973",
+                    what,
+                    expected=f"at most {MAX_SCORED_TOKENS} tokens",
+                    next=advice,
+                )
         if verb == "explain":
             return [[model.explain(options["verb"], *texts, answer=options["answer"])]]
         if verb in INSIDE:
@@ -225,11 +303,25 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
             return [answer for job in jobs for answer in answer_together(model, [job])]
         if isinstance(error, LitebertError):
             is_local = error.next.startswith(("litebert ", "model."))
-            advice = "/docs shows an example of each request" if is_local else error.next
-            return [HttpError(error.code, error.what, status=422, expected=error.expected or "", next=advice)]
+            advice = (
+                "/docs shows an example of each request" if is_local else error.next
+            )
+            return [
+                HttpError(
+                    error.code,
+                    error.what,
+                    status=422,
+                    expected=error.expected or "",
+                    next=advice,
+                )
+            ]
         log.exception("%s failed", verb)
         advice = "report it with the lines of the server's log"
-        return [HttpError("LB-965", "the model failed on this request", status=500, next=advice)]
+        return [
+            HttpError(
+                "LB-965", "the model failed on this request", status=500, next=advice
+            )
+        ]
     return [list(islice(found, len(job.rows))) for job in jobs]
 
 
@@ -243,9 +335,14 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
     self_test(model)
     notes = [*model.notes]
     if options.precision != "fp32":
-        exact, rounded = (each.embed([_SHORT, _LONG]) for each in (Model.load(path), model))
+        exact, rounded = (
+            each.embed([_SHORT, _LONG]) for each in (Model.load(path), model)
+        )
         difference = float(np.linalg.norm(rounded - exact) / np.linalg.norm(exact))
-        notes.append(f"computed in {options.precision}; vectors differ from those in fp32 by {difference:.2%}")
+        notes.append(
+            f"computed in {options.precision}; vectors differ from those in fp32 by"
+            f" {difference:.2%}"
+        )
     config = model.network.config
     facts = {
         "verbs": [*model.verbs],
@@ -260,13 +357,23 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
 
 
 def self_test(model: Model) -> None:
-    """Check that vectors are finite, differ between texts, and do not depend on the batch."""
-    (one, other, again), alone = model.embed([_SHORT, _LONG, _SHORT]), model.embed(_SHORT)
+    """Check that vectors are finite, differ between texts, and do not depend on the
+    batch.
+    """
+    (one, other, again), alone = (
+        model.embed([_SHORT, _LONG, _SHORT]),
+        model.embed(_SHORT),
+    )
     scale = float(np.abs(alone).max())
     is_finite = bool(np.isfinite([one, other, again]).all())
     is_alike = bool(np.allclose(one, other, atol=1e-6 * scale))
     is_stable = bool(np.allclose([one, again], alone, rtol=0, atol=0.05 * scale))
     if not is_finite or not is_stable or is_alike:
-        found = f"finite: {is_finite}, texts differ: {not is_alike}, batch equals alone: {is_stable}"
+        found = (
+            f"finite: {is_finite}, texts differ: {not is_alike}, batch equals alone:"
+            f" {is_stable}"
+        )
         advice = "fetch or export the model again"
-        raise DamagedError("LB-967", "the model failed its self-test", received=found, next=advice)
+        raise DamagedError(
+            "LB-967", "the model failed its self-test", received=found, next=advice
+        )

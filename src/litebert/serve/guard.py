@@ -1,4 +1,6 @@
-"""Checks of every request: limits, API keys, strict JSON, errors that repeat no input; and metrics."""
+"""Checks of every request: limits, API keys, strict JSON, errors that repeat no input;
+and metrics.
+"""
 
 import asyncio
 import hashlib
@@ -25,17 +27,22 @@ MAX_BODY_BYTES = 2_000_000
 MAX_HEADER_BYTES = 16_384
 MAX_TEXTS = 32
 MAX_CHARACTERS = 10_000
-MAX_INPUTS = 2_048  # texts for OpenAI's embeddings, with no more characters in total than our routes allow
+# texts for OpenAI's embeddings, with no more characters in total than our routes allow
+MAX_INPUTS = 2_048
 MAX_TOP = 50
 MAX_TIMEOUT_MS = 120_000
 MAX_SCORED_CHARACTERS = 1_000
-MAX_SCORED_TOKENS = 128  # of a text to score, which takes one pass per token, or to explain: a hundred passes
+# of a text to score, which takes one pass per token, or to explain: a hundred passes
+MAX_SCORED_TOKENS = 128
 MAX_CONNECTIONS = 1_024
 MAX_HELD_BYTES = 64 << 20  # of unfinished request bodies, together
 IDLE_SECONDS = 30  # a connection without a request is closed after this long
 STOP_SECONDS = 8  # accepted requests have this long to finish after SIGTERM
 
-_POLICY = b"default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_POLICY = (
+    b"default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none';"
+    b" frame-ancestors 'none'"
+)
 SECURITY_HEADERS = [
     (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
@@ -44,18 +51,37 @@ SECURITY_HEADERS = [
 
 
 class HttpError(LitebertError):
-    """A refusal with an HTTP status; `retry` is in seconds. It never repeats any part of the input."""
+    """A refusal with an HTTP status; `retry` is in seconds. It never repeats any part
+    of the input.
+    """
 
     def __init__(
-        self, code: str, what: str, *, status: int, next: str, expected: str = "", param: str = "", retry: int = 0
+        self,
+        code: str,
+        what: str,
+        *,
+        status: int,
+        next: str,
+        expected: str = "",
+        param: str = "",
+        retry: int = 0,
     ) -> None:
         super().__init__(code, what, expected=expected, next=next)
-        self.status, self.param, self.retry = status, param, retry
+        self.status = status
+        self.param = param
+        self.retry = retry
 
 
-def reply(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def reply(
+    value: object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
     """Return compact JSON in UTF-8; NaN, which no verb returns, becomes null."""
-    return Response(to_json(value, inf_nan_mode="null"), status, headers=headers, media_type="application/json")
+    return Response(
+        to_json(value, inf_nan_mode="null"),
+        status,
+        headers=headers,
+        media_type="application/json",
+    )
 
 
 def problem(error: HttpError) -> Response:
@@ -64,7 +90,12 @@ def problem(error: HttpError) -> Response:
     headers |= {"Retry-After": str(error.retry)} if error.retry else {}
     expected = f"; expected: {error.expected}" if error.expected else ""
     message = f"{error.what}{expected}; next: {error.next}"
-    body = {"message": message, "type": "litebert_error", "param": error.param or None, "code": error.code}
+    body = {
+        "message": message,
+        "type": "litebert_error",
+        "param": error.param or None,
+        "code": error.code,
+    }
     return reply({"error": body}, error.status, headers)
 
 
@@ -72,56 +103,86 @@ def problem(error: HttpError) -> Response:
 
 
 def decode(body: bytes) -> Json:
-    """Return the value of a JSON text in UTF-8; raise for anything that parsers disagree on.
+    """Return the value of a JSON text in UTF-8; raise for anything that parsers
+    disagree on.
 
-    This includes NaN and Infinity, duplicate keys, very deep nesting, very long integers, invalid UTF-8, a byte order
-    mark, and lone surrogates.
+    This includes NaN and Infinity, duplicate keys, very deep nesting, very long
+    integers, invalid UTF-8, a byte order mark, and lone surrogates.
     """
     try:
         value = cast(Json, parse_json(body.decode("utf-8"), distinct_keys=True))
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")  # "\ud800" and 1e999 cannot be written
+        # "\ud800" and 1e999 cannot be written
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
-        expected = "one JSON value in UTF-8: no NaN, no duplicate keys, no lone surrogates, not very deep"
+        expected = (
+            "one JSON value in UTF-8: no NaN, no duplicate keys, no lone surrogates,"
+            " not very deep"
+        )
         advice = "write it with a JSON library; /docs shows an example of each body"
-        raise HttpError("LB-951", "the body is not strict JSON", status=400, expected=expected, next=advice) from error
+        raise HttpError(
+            "LB-951",
+            "the body is not strict JSON",
+            status=400,
+            expected=expected,
+            next=advice,
+        ) from error
     return value
 
 
 class Bodies:
-    """Reads request bodies, with limits on size, on memory and on the time that a client may take."""
+    """Reads request bodies, with limits on size, on memory and on the time that a
+    client may take.
+    """
 
     def __init__(self, client_seconds: float) -> None:
-        self.client_seconds, self.held = client_seconds, 0
+        self.client_seconds = client_seconds
+        self.held = 0
 
     async def read(self, request: Request) -> Json:
-        """Return the decoded body; refuse a body that is too large as soon as this is known."""
+        """Return the decoded body; refuse a body that is too large as soon as this is
+        known.
+        """
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if kind != "application/json" or encoding != "identity":
             advice = "send it uncompressed, with Content-Type: application/json"
-            raise HttpError("LB-953", "the body is not plain JSON", status=415, next=advice)
+            raise HttpError(
+                "LB-953", "the body is not plain JSON", status=415, next=advice
+            )
         declared = request.headers.get("content-length", "0")
-        size, body, is_whole = int(declared) if declared.isdecimal() else 0, bytearray(), False
+        size = int(declared) if declared.isdecimal() else 0
+        body = bytearray()
+        is_whole = False
         try:
             async with asyncio.timeout(self.client_seconds):
                 while True:
                     if max(size, len(body)) > MAX_BODY_BYTES:
                         what = f"the body has more than {MAX_BODY_BYTES:,} bytes"
-                        raise HttpError("LB-952", what, status=413, next="send fewer texts at once")
+                        raise HttpError(
+                            "LB-952", what, status=413, next="send fewer texts at once"
+                        )
                     if self.held > MAX_HELD_BYTES:
-                        what = f"the server is reading as many bodies as it can hold, {MAX_HELD_BYTES:,} bytes"
-                        raise HttpError("LB-966", what, status=429, next="try again in 1 s", retry=1)
+                        what = (
+                            "the server is reading as many bodies as it can hold,"
+                            f" {MAX_HELD_BYTES:,} bytes"
+                        )
+                        raise HttpError(
+                            "LB-966", what, status=429, next="try again in 1 s", retry=1
+                        )
                     if is_whole:
                         return decode(bytes(body))
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise ClientDisconnect
-                    chunk, is_whole = message.get("body", b""), not message.get("more_body", False)
+                    chunk = message.get("body", b"")
+                    is_whole = not message.get("more_body", False)
                     body += chunk
                     self.held += len(chunk)
         except TimeoutError as error:
             what = f"the body did not arrive within {self.client_seconds:g} s"
-            raise HttpError("LB-963", what, status=408, next="send the request again") from error
+            raise HttpError(
+                "LB-963", what, status=408, next="send the request again"
+            ) from error
         finally:
             self.held -= len(body)
 
@@ -131,10 +192,12 @@ class Bodies:
 
 @dataclass(frozen=True)
 class Gate:
-    """Middleware around the application: checks the API key, refuses requests under overload, times the answer.
+    """Middleware around the application: checks the API key, refuses requests under
+    overload, times the answer.
 
-    Under overload, nearly all requests are refused, on the core that also computes. `overload` is called here because
-    reading the body, finding the route and checking the fields would double the CPU time of a refusal.
+    Under overload, nearly all requests are refused, on the core that also computes.
+    `overload` is called here because reading the body, finding the route and checking
+    the fields would double the CPU time of a refusal.
     """
 
     app: ASGIApp
@@ -144,9 +207,13 @@ class Gate:
     overload: Callable[[str], HttpError | None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started, status = time.monotonic(), 500
-        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
-            scope["headers"].append((b"connection", b"close"))  # as if the client had asked for it (RFC 9112, 6.1)
+        started = time.monotonic()
+        status = 500
+        if {b"content-length", b"transfer-encoding"} <= {
+            name for name, _ in scope["headers"]
+        }:
+            # as if the client had asked for it (RFC 9112, 6.1)
+            scope["headers"].append((b"connection", b"close"))
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -157,22 +224,41 @@ class Gate:
 
         try:
             refusal = self._refusal(scope)
-            await (self.app if refusal is None else problem(refusal))(scope, receive, send_with_headers)
+            await (self.app if refusal is None else problem(refusal))(
+                scope, receive, send_with_headers
+            )
         finally:
             route = scope["path"] if scope["path"] in self.paths else "other"
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.monotonic() - started)
 
     def _refusal(self, scope: Scope) -> HttpError | None:
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+        if (
+            sum(len(name) + len(value) for name, value in scope["headers"])
+            > MAX_HEADER_BYTES
+        ):
             what = f"the headers have more than {MAX_HEADER_BYTES:,} bytes"
             return HttpError("LB-972", what, status=431, next="send texts in the body")
-        if self.keys and scope["path"].startswith("/v1/") and scope["method"] != "OPTIONS":
-            scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-            matches = [hmac.compare_digest(digest(key), known) for known in self.keys]  # every one: constant time
+        if (
+            self.keys
+            and scope["path"].startswith("/v1/")
+            and scope["method"] != "OPTIONS"
+        ):
+            scheme, _, key = (
+                Headers(scope=scope).get("authorization", "").partition(" ")
+            )
+            # every one: constant time
+            matches = [hmac.compare_digest(digest(key), known) for known in self.keys]
             if scheme.lower() != "bearer" or not any(matches):
-                expected, advice = "Authorization: Bearer KEY, with a key of this server", "get one from its operator"
-                return HttpError("LB-960", "this server needs an API key", status=401, expected=expected, next=advice)
+                expected = "Authorization: Bearer KEY, with a key of this server"
+                advice = "get one from its operator"
+                return HttpError(
+                    "LB-960",
+                    "this server needs an API key",
+                    status=401,
+                    expected=expected,
+                    next=advice,
+                )
         return self.overload(scope["path"]) if scope["method"] == "POST" else None
 
 
@@ -181,7 +267,9 @@ def digest(key: str) -> bytes:
 
 
 class PatientConnection(H11Protocol):
-    """uvicorn's protocol, except that headers must arrive in time, and that its refusals look like all others."""
+    """uvicorn's protocol, except that headers must arrive in time, and that its
+    refusals look like all others.
+    """
 
     header_seconds = 10.0
     _due: asyncio.TimerHandle | None = None
@@ -201,8 +289,18 @@ class PatientConnection(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
-        what = f"the request is not valid HTTP/1.1, or its headers have more than {MAX_HEADER_BYTES:,} bytes"
-        found = problem(HttpError("LB-976", what, status=400, next="use a library for HTTP, with texts in the body"))
+        what = (
+            "the request is not valid HTTP/1.1, or its headers have more than"
+            f" {MAX_HEADER_BYTES:,} bytes"
+        )
+        found = problem(
+            HttpError(
+                "LB-976",
+                what,
+                status=400,
+                next="use a library for HTTP, with texts in the body",
+            )
+        )
         headers = [*found.raw_headers, *SECURITY_HEADERS, (b"connection", b"close")]
         start = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
         events = (start, h11.Data(data=bytes(found.body)), h11.EndOfMessage())
@@ -210,7 +308,9 @@ class PatientConnection(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """Run a timer while waiting for headers: before the first request, and from the first byte of each request."""
+        """Run a timer while waiting for headers: before the first request, and from the
+        first byte of each request.
+        """
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_watching()
         elif self._due is None and not self.transport.is_closing():
@@ -234,15 +334,35 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
-        timed, model = {**own, "buckets": SECONDS}, ["model"]
-        self.requests = Counter("litebert_requests", "Answers by route and status.", ["route", "status"], **own)
-        self.seconds = Histogram("litebert_request_seconds", "From request to answer.", ["route"], **timed)
+        timed = {**own, "buckets": SECONDS}
+        model = ["model"]
+        self.requests = Counter(
+            "litebert_requests",
+            "Answers by route and status.",
+            ["route", "status"],
+            **own,
+        )
+        self.seconds = Histogram(
+            "litebert_request_seconds", "From request to answer.", ["route"], **timed
+        )
         reasons = "Requests abandoned before their answer."
-        self.abandoned = Counter("litebert_abandoned", reasons, ["model", "reason"], **own)
-        self.loads = Counter("litebert_model_loads", "Number of times a model was loaded.", model, **own)
+        self.abandoned = Counter(
+            "litebert_abandoned", reasons, ["model", "reason"], **own
+        )
+        self.loads = Counter(
+            "litebert_model_loads", "Number of times a model was loaded.", model, **own
+        )
         together = "Requests computed together."
-        self.batches = Histogram("litebert_batch_requests", together, model, buckets=COUNTS, **own)
-        self.batch_seconds = Histogram("litebert_batch_seconds", "Time of one batch.", model, **timed)
-        self.tokens = Counter("litebert_tokens", "Estimated tokens computed.", model, **own)
+        self.batches = Histogram(
+            "litebert_batch_requests", together, model, buckets=COUNTS, **own
+        )
+        self.batch_seconds = Histogram(
+            "litebert_batch_seconds", "Time of one batch.", model, **timed
+        )
+        self.tokens = Counter(
+            "litebert_tokens", "Estimated tokens computed.", model, **own
+        )
         self.ready = Gauge("litebert_ready", "1 if the model can answer.", model, **own)
-        self.waiting = Gauge("litebert_queue_requests", "Requests waiting in the queue.", model, **own)
+        self.waiting = Gauge(
+            "litebert_queue_requests", "Requests waiting in the queue.", model, **own
+        )

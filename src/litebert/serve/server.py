@@ -1,4 +1,6 @@
-"""Run the server: bind, load the models, answer until a signal comes, finish accepted requests."""
+"""Run the server: bind, load the models, answer until a signal comes, finish accepted
+requests.
+"""
 
 import asyncio
 import gc
@@ -18,28 +20,53 @@ from litebert.files import read_capped
 from litebert.serve import Options
 from litebert.serve.app import Service, create_app
 from litebert.serve.batching import ServedModel
-from litebert.serve.guard import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, Metrics, PatientConnection
+from litebert.serve.guard import (
+    IDLE_SECONDS,
+    MAX_HEADER_BYTES,
+    STOP_SECONDS,
+    Metrics,
+    PatientConnection,
+)
 
 log = logging.getLogger("litebert.serve")
 
-SWITCH_SECONDS = 0.001  # how long the model's thread may keep the interpreter lock from the event loop; default 5 ms
+# how long the model's thread may keep the interpreter lock from the event loop; default
+# 5 ms
+SWITCH_SECONDS = 0.001
 
 
 def serve(paths: Mapping[str, str | None], options: Options) -> None:
-    """Serve models from paths by name (None: the packaged one) until SIGTERM or SIGINT; SIGHUP reloads their files."""
+    """Serve models from paths by name (None: the packaged one) until SIGTERM or SIGINT;
+    SIGHUP reloads their files.
+    """
     keys = list[str]()
-    if (file := options.api_keys) is not None:  # one key per line; lines that start with # are comments
-        text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode("utf-8-sig", "replace")
-        keys = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
-        if not keys or not all(key.isascii() and key.isprintable() for key in keys):  # UTF-16 has null characters
-            what = f"{file} contains {'a key that is not printable ASCII' if keys else 'no API key'}"
-            expected, advice = "one key per line, in UTF-8", "openssl rand -hex 32 prints a new key"
+    # one key per line; lines that start with # are comments
+    if (file := options.api_keys) is not None:
+        text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode(
+            "utf-8-sig", "replace"
+        )
+        keys = [
+            line.strip()
+            for line in text.splitlines()
+            if line.strip() and not line.strip().startswith("#")
+        ]
+        # UTF-16 has null characters
+        if not keys or not all(key.isascii() and key.isprintable() for key in keys):
+            what = (
+                f"{file} contains"
+                f" {'a key that is not printable ASCII' if keys else 'no API key'}"
+            )
+            expected = "one key per line, in UTF-8"
+            advice = "openssl rand -hex 32 prints a new key"
             raise LitebertError("LB-971", what, expected=expected, next=advice)
     for origin in options.cors_origins:  # what browsers send: no path, not even a slash
         if origin != "*" and ("://" not in origin or origin.count("/") > 2):
-            what, advice = "this is not the origin of a web page", "litebert serve --cors-origin https://example.org"
+            what = "this is not the origin of a web page"
+            advice = "litebert serve --cors-origin https://example.org"
             expected = "scheme://host or scheme://host:port, without a slash at the end"
-            raise LitebertError("LB-977", what, received=origin, expected=expected, next=advice)
+            raise LitebertError(
+                "LB-977", what, received=origin, expected=expected, next=advice
+            )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -49,10 +76,16 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
 
     async def run() -> None:
         metrics = Metrics()
-        models = [ServedModel(name, path, options, metrics) for name, path in paths.items()]
+        models = [
+            ServedModel(name, path, options, metrics) for name, path in paths.items()
+        ]
         config = uvicorn.Config(
             create_app(Service(models, metrics, options), keys),
-            http=type("Connection", (PatientConnection,), {"header_seconds": options.client_seconds}),
+            http=type(
+                "Connection",
+                (PatientConnection,),
+                {"header_seconds": options.client_seconds},
+            ),
             ws="none",
             lifespan="off",
             access_log=False,
@@ -65,14 +98,18 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
             backlog=2_048,
         )
 
-        server, is_outdated, loop = uvicorn.Server(config), asyncio.Event(), asyncio.get_running_loop()
+        server = uvicorn.Server(config)
+        is_outdated = asyncio.Event()
+        loop = asyncio.get_running_loop()
         server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # a signal is not a failure
         loop.add_signal_handler(signal.SIGHUP, is_outdated.set)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.handle_exit, number, None)
 
         async def reload() -> None:
-            """Reload all models after each signal, also after one during a reload: files may have changed since."""
+            """Reload all models after each signal, also after one during a reload:
+            files may have changed since.
+            """
             while await is_outdated.wait():
                 is_outdated.clear()
                 for model in models:
@@ -86,24 +123,37 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
                 server.should_exit = True
                 raise
             gc.collect()
-            gc.freeze()  # torch and the models stay in memory, so garbage collection can skip them
+            # torch and the models stay in memory, so garbage collection can skip them
+            gc.freeze()
             for model in models:
-                verbs, notes = ", ".join(model.facts["verbs"]), model.facts["notes"]
+                verbs = ", ".join(model.facts["verbs"])
+                notes = model.facts["notes"]
                 log.info("%s is ready: %s", model.name, "; ".join([verbs, *notes]))
 
-        starting, reloading = loop.create_task(start()), loop.create_task(reload())
+        starting = loop.create_task(start())
+        reloading = loop.create_task(reload())
         await server.serve(sockets=[listener])
         reloading.cancel()
         starting.cancel()
         have_ended = [await model.stop() for model in models]
-        if starting.done() and not starting.cancelled() and (failure := starting.exception()):
+        if (
+            starting.done()
+            and not starting.cancelled()
+            and (failure := starting.exception())
+        ):
             raise failure
         if not all(have_ended):
-            os._exit(0)  # a normal exit would crash a thread that is computing, and wait for one that is loading
+            # a normal exit would crash a thread that is computing, and wait for one
+            # that is loading
+            os._exit(0)
 
     with listener:
         bound, number = listener.getsockname()[:2]
-        log.info("listening on http://%s:%d, loading", f"[{bound}]" if ":" in bound else bound, number)
+        log.info(
+            "listening on http://%s:%d, loading",
+            f"[{bound}]" if ":" in bound else bound,
+            number,
+        )
         asyncio.run(run())
 
 
@@ -111,10 +161,13 @@ def _listen(host: str, port: int) -> socket.socket:
     is_six = ":" in host
     family = socket.AF_INET6 if is_six else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=2_048, dualstack_ipv6=is_six)
+        listener = socket.create_server(
+            (host, port), family=family, backlog=2_048, dualstack_ipv6=is_six
+        )
     except (OSError, ValueError) as error:  # ValueError: a system without IPv6
-        what, advice = f"cannot listen on {host}:{port}", "give a free --port, or a --host of this machine"
+        what = f"cannot listen on {host}:{port}"
+        advice = "give a free --port, or a --host of this machine"
         raise LitebertError("LB-970", what, received=error, next=advice) from error
-    # asyncio turns Nagle's algorithm off only for a socket with a known protocol. This one gets it from the system;
-    # otherwise the body of an answer would wait 40 ms.
+    # asyncio turns Nagle's algorithm off only for a socket with a known protocol. This
+    # one gets it from the system; otherwise the body of an answer would wait 40 ms.
     return socket.socket(fileno=listener.detach())

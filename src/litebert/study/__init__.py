@@ -1,6 +1,8 @@
-"""Studies of the architecture: repetitions of the paper's experiments and, in this file, figures that need none.
+"""Studies of the architecture: repetitions of the paper's experiments and, in this
+file, figures that need none.
 
-These are a network's parameters and FLOPs, computed from its configuration; `litebert sizes` shows the presets.
+These are a network's parameters and FLOPs, computed from its configuration; `litebert
+sizes` shows the presets.
 """
 
 from dataclasses import asdict, dataclass
@@ -27,11 +29,13 @@ PAPER_PARAMETERS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Parameters, bytes, and FLOPs per token at sequence lengths 128 and 512 (training takes three times as many).
+    """Parameters, bytes, and FLOPs per token at sequence lengths 128 and 512 (training
+    takes three times as many).
 
-    Each layer norm counts with the sub-layer that it follows. The word table is also the output layer of the masked LM;
-    it counts once, in `embeddings`. FLOPs include the masked-LM head at 15 % of the tokens, but not what is computed
-    once per sequence (pooler, sentence order).
+    Each layer norm counts with the sub-layer that it follows. The word table is also
+    the output layer of the masked LM; it counts once, in `embeddings`. FLOPs include
+    the masked-LM head at 15 % of the tokens, but not what is computed once per sequence
+    (pooler, sentence order).
     """
 
     embeddings: int
@@ -46,7 +50,8 @@ class Sizes:
     bytes_fp32: int
     forward_flops_128: int
     forward_flops_512: int
-    formula: int  # V E + E H + L (4 H^2 + 2 4H^2) + H^2: the weights as if none were shared
+    # V E + E H + L (4 H^2 + 2 4H^2) + H^2: the weights as if none were shared
+    formula: int
     normalised_cost: float  # the formula times the paper's tokens
 
 
@@ -56,47 +61,74 @@ def sizes_of(config: AlbertConfig) -> Sizes:
     >>> f"{sizes_of(preset('base-v2')).total:,}"
     '11,813,810'
     """
-    embedding, hidden, vocab = config.embedding_size, config.hidden_size, config.vocab_size
-    intermediate, square = config.intermediate_size, hidden * hidden
+    embedding = config.embedding_size
+    hidden = config.hidden_size
+    vocab = config.vocab_size
+    intermediate = config.intermediate_size
+    square = hidden * hidden
 
     def dense(inputs: int, outputs: int) -> int:
         return inputs * outputs + outputs  # a kernel and its bias
 
-    shared = config.num_hidden_groups * config.inner_group_num  # distinct blocks, if all steps share them
-    num_attention = shared if config.sharing in ("all", "attention") else config.num_steps
+    # distinct blocks, if all steps share them
+    shared = config.num_hidden_groups * config.inner_group_num
+    num_attention = (
+        shared if config.sharing in ("all", "attention") else config.num_steps
+    )
     num_ffn = shared if config.sharing in ("all", "ffn") else config.num_steps
     parts = {
-        "embeddings": (vocab + config.max_position_embeddings + config.type_vocab_size + 2) * embedding,
+        "embeddings": (
+            (vocab + config.max_position_embeddings + config.type_vocab_size + 2)
+            * embedding
+        ),
         "projection": dense(embedding, hidden) if config.projects_embeddings else 0,
         "attention": num_attention * (4 * dense(hidden, hidden) + 2 * hidden),
-        "ffn": num_ffn * (dense(hidden, intermediate) + dense(intermediate, hidden) + 2 * hidden),
+        "ffn": (
+            num_ffn
+            * (dense(hidden, intermediate) + dense(intermediate, hidden) + 2 * hidden)
+        ),
         "pooler": dense(hidden, hidden),
     }
     heads = {"masked_lm_head": dense(hidden, embedding) + 2 * embedding + vocab}
     heads["sentence_order_head"] = dense(hidden, 2)
     body = sum(parts.values())
     total = body + sum(heads.values())
-    flops = {f"forward_flops_{length}": forward_flops(config, seq_length=length) for length in (128, 512)}
-    formula = vocab * embedding + embedding * hidden + config.num_hidden_layers * 12 * square + square
+    flops = {
+        f"forward_flops_{length}": forward_flops(config, seq_length=length)
+        for length in (128, 512)
+    }
+    formula = (
+        vocab * embedding
+        + embedding * hidden
+        + config.num_hidden_layers * 12 * square
+        + square
+    )
     cost = float(formula * PAPER_TOKENS)
     sums = {"body": body, "total": total, "bytes_fp32": 4 * total, "formula": formula}
     return Sizes(**parts, **heads, **flops, **sums, normalised_cost=cost)
 
 
 def forward_flops(config: AlbertConfig, *, seq_length: int) -> int:
-    """Return the FLOPs of the forward pass per token; every step counts, so sharing saves nothing.
+    """Return the FLOPs of the forward pass per token; every step counts, so sharing
+    saves nothing.
 
-    A multiplication and an addition are two FLOPs. The rule 6N is far too low for shared weights.
+    A multiplication and an addition are two FLOPs. The rule 6N is far too low for
+    shared weights.
 
     >>> forward_flops(AlbertConfig(), seq_length=128)
     175966003
     """
-    embedding, hidden = config.embedding_size, config.hidden_size
+    embedding = config.embedding_size
+    hidden = config.hidden_size
     kernels = 4 * hidden * hidden + 2 * hidden * config.intermediate_size
     scores_and_mixing = 4 * seq_length * hidden
     projection = 2 * embedding * hidden if config.projects_embeddings else 0
     head = 2 * (hidden * embedding + embedding * config.vocab_size)
-    return config.num_steps * (2 * kernels + scores_and_mixing) + projection + round(MASKED_SHARE * head)
+    return (
+        config.num_steps * (2 * kernels + scores_and_mixing)
+        + projection
+        + round(MASKED_SHARE * head)
+    )
 
 
 def sizes(
@@ -107,17 +139,38 @@ def sizes(
     litebert sizes
     litebert sizes --preset base-v2 --preset bert-base --json
 
-    FLOPs are per token of a forward pass at lengths 128 and 512 (training: three times as many). The formula is
-    V*E + E*H + L*(4H^2 + 2*4H^2) + H^2; the cost is the formula times the paper's 125,000 steps of 4,096 x 512 tokens.
-    "paper" is Table 1, as printed.
+    FLOPs are per token of a forward pass at lengths 128 and 512 (training: three times
+    as many). The formula is V*E + E*H + L*(4H^2 + 2*4H^2) + H^2; the cost is the
+    formula times the paper's 125,000 steps of 4,096 x 512 tokens. "paper" is Table 1,
+    as printed.
     """
     found = {name: sizes_of(preset(name)) for name in presets or PRESETS}
-    headings = ("preset", "body", "with heads", "paper", "MB fp32", "MFLOP/token 128", "512", "formula", "cost")
+    headings = (
+        "preset",
+        "body",
+        "with heads",
+        "paper",
+        "MB fp32",
+        "MFLOP/token 128",
+        "512",
+        "formula",
+        "cost",
+    )
     rows = []
     for name, each in found.items():
         paper = PAPER_PARAMETERS.get(name.removesuffix("-v1").removesuffix("-v2"))
         millions = (each.bytes_fp32, each.forward_flops_128, each.forward_flops_512)
         cost = f"{each.normalised_cost:.3e}"
-        rows.append((name, each.body, each.total, paper, *(x / 1e6 for x in millions), each.formula, cost))
+        rows.append(
+            (
+                name,
+                each.body,
+                each.total,
+                paper,
+                *(x / 1e6 for x in millions),
+                each.formula,
+                cost,
+            )
+        )
     records = [{"preset": name, **asdict(each)} for name, each in found.items()]
     return Shown(records, str(Table(headings, rows, decimals=1)))

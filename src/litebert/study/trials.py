@@ -1,4 +1,6 @@
-"""Train the rows of an ablation with each seed, evaluate them on held-out text, probe them, record the results."""
+"""Train the rows of an ablation with each seed, evaluate them on held-out text, probe
+them, record the results.
+"""
 
 import json
 import os
@@ -20,7 +22,15 @@ from litebert.rng import random_bits
 from litebert.runs import Run, read_record
 from litebert.settings import resolve, settings_from_words
 from litebert.study import forward_flops, sizes_of
-from litebert.study.ablation import Grid, Scale, Trial, Variant, Words, config_of, read_grids
+from litebert.study.ablation import (
+    Grid,
+    Scale,
+    Trial,
+    Variant,
+    Words,
+    config_of,
+    read_grids,
+)
 from litebert.study.models import step_seconds
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
@@ -28,26 +38,41 @@ from litebert.train.finetune import finetune
 from litebert.train.pretrain import pretrain
 from litebert.train.run import threads, write_model
 
-EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
+EVALUATION_SEED = 12_345
+EVALUATION_SEQUENCES = 1_024
 """The held-out sequences and masks are the same for every row and seed."""
-PROBE_STEPS, PROBE_BATCH_SIZE, PROBE_LEARNING_RATE = 200, 32, 3e-4
+PROBE_STEPS = 200
+PROBE_BATCH_SIZE = 32
+PROBE_LEARNING_RATE = 3e-4
 """The budget of a probe, the same for every row."""
 RATE_TOKENS = 1_024
-TRIAL_FILE, CPU_FILE = "trial.json", "cpu.json"
-EVERY_ROW: Words = ("train.eval_at_start=false", "train.eval_sequences=8", "train.keep_checkpoints=1")
+TRIAL_FILE = "trial.json"
+CPU_FILE = "cpu.json"
+EVERY_ROW: Words = (
+    "train.eval_at_start=false",
+    "train.eval_sequences=8",
+    "train.keep_checkpoints=1",
+)
 EVERY_ROW += ("train.loader_workers=0", "train.log_every=50")
 
 
 def measure_rate(scale: Scale) -> float:
-    """Return the FLOPs per CPU second of training steps of the scale's base network on this machine."""
+    """Return the FLOPs per CPU second of training steps of the scale's base network on
+    this machine.
+    """
     config = config_of((*scale.training, *Variant(label="base").words(scale)))
     length = config.objective.max_seq_length
-    network = AlbertForPretraining(config.model, dtype=DTYPES["bf16" if config.train.precision == "bf16" else "fp32"])
+    network = AlbertForPretraining(
+        config.model,
+        dtype=DTYPES["bf16" if config.train.precision == "bf16" else "fp32"],
+    )
     accelerate(network.albert)
     batch = Batch.from_lists([[5] * length] * max(1, RATE_TOKENS // length))
     with threads(config.train.threads):  # waiting threads would count as CPU time, too
         seconds = min(step_seconds(network.train(), batch) for _ in range(3))
-    return 3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids) / seconds
+    return (
+        3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids) / seconds
+    )
 
 
 @dataclass(frozen=True)
@@ -84,74 +109,128 @@ class Bench:
         )
 
     def folder(self, variant: Variant, seed: int) -> Path:
-        """Return the run folder of a row; rows of any table with the same settings and corpora share it."""
-        named = [config_of(self.words(variant, seed)).model_dump_json(exclude_defaults=True)]
-        corpora = [self.corpus, *([self.more] if self.more and variant.has_more_data else [])]
-        named += [hash_file(Corpus.without_shards(path).path / MANIFEST) for path in corpora]
+        """Return the run folder of a row; rows of any table with the same settings and
+        corpora share it.
+        """
+        named = [
+            config_of(self.words(variant, seed)).model_dump_json(exclude_defaults=True)
+        ]
+        corpora = [
+            self.corpus,
+            *([self.more] if self.more and variant.has_more_data else []),
+        ]
+        named += [
+            hash_file(Corpus.without_shards(path).path / MANIFEST) for path in corpora
+        ]
         if variant.start:
             named.append(self.folder(self.variants[variant.start], seed).name)
-        return self.runs / f"{self.scale_name}-{int(random_bits(0, json.dumps(named))):016x}"
+        return (
+            self.runs
+            / f"{self.scale_name}-{int(random_bits(0, json.dumps(named))):016x}"
+        )
 
     def read_trial(self, variant: Variant, seed: int) -> Trial | None:
-        recorded = read_record(Trial, self.folder(variant, seed) / TRIAL_FILE, "remove it: the row is trained again")
+        recorded = read_record(
+            Trial,
+            self.folder(variant, seed) / TRIAL_FILE,
+            "remove it: the row is trained again",
+        )
         return recorded and recorded.model_copy(update={"label": variant.label})
 
     def trial(self, variant: Variant, seed: int, probes: Sequence[str] = ()) -> Trial:
         """Train, evaluate and probe a row; skip whatever was done before."""
-        folder, trial = self.folder(variant, seed), self.read_trial(variant, seed) or self._train(variant, seed)
+        folder = self.folder(variant, seed)
+        trial = self.read_trial(variant, seed) or self._train(variant, seed)
         if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
             for name, sentence in (("nsp", "next"), ("sop", "order")):
-                values = measure(_network(folder), self.corpus, config_of(trial.settings), sentence=sentence)
+                values = measure(
+                    _network(folder),
+                    self.corpus,
+                    config_of(trial.settings),
+                    sentence=sentence,
+                )
                 trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
                 trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
-        for task, data in ((task, Path(path)) for task, _, path in (probe.partition("=") for probe in probes)):
+        for task, data in (
+            (task, Path(path))
+            for task, _, path in (probe.partition("=") for probe in probes)
+        ):
             trial.probes[task] = probe_measure(folder, task, data, seed=seed)
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
     def _train(self, variant: Variant, seed: int) -> Trial:
-        folder, words = self.folder(variant, seed), self.words(variant, seed)
+        folder = self.folder(variant, seed)
+        words = self.words(variant, seed)
         if variant.start:
             before = self.variants[variant.start]
             self.trial(before, seed)
             # Copy its model with another depth; all layers share their weights.
-            source, start = self.folder(before, seed) / "run" / "model", folder / "start"
+            source = self.folder(before, seed) / "run" / "model"
+            start = folder / "start"
             if not (start / "config.json").is_file():
-                network, depth = load_model(source).network, variant.num_layers(self.scale)
-                deeper = AlbertForPretraining(network.config.model_copy(update={"num_hidden_layers": depth}))
+                network = load_model(source).network
+                depth = variant.num_layers(self.scale)
+                deeper = AlbertForPretraining(
+                    network.config.model_copy(update={"num_hidden_layers": depth})
+                )
                 deeper.load_state_dict(network.state_dict())
                 write_model(start, deeper, Tokenizer.load(source))
             # The start defines the shape.
-            words = (*(w for w in words if not w.startswith(("model.", "start."))), f"start.model={start}")
+            words = (
+                *(w for w in words if not w.startswith(("model.", "start."))),
+                f"start.model={start}",
+            )
         # The CPU time of this process and its children, added up over interruptions.
-        path, begun = folder / CPU_FILE, sum(os.times()[:4])
-        earlier = float(str(read_json(path, command=f"rm {path}")["seconds"])) if path.is_file() else 0.0
+        path = folder / CPU_FILE
+        begun = sum(os.times()[:4])
+        earlier = (
+            float(str(read_json(path, command=f"rm {path}")["seconds"]))
+            if path.is_file()
+            else 0.0
+        )
         try:
-            code = pretrain(resolve(PretrainConfig, settings_from_words(words)), folder / "run", is_quiet=True)
+            code = pretrain(
+                resolve(PretrainConfig, settings_from_words(words)),
+                folder / "run",
+                is_quiet=True,
+            )
         finally:
             seconds = earlier + sum(os.times()[:4]) - begun
             write_json(path, {"seconds": seconds})
         if code:
-            raise _interrupted(f"the run of the row {variant.label!r}", Run(folder / "run").step)
-        network, config = _network(folder), config_of(words)
+            raise _interrupted(
+                f"the run of the row {variant.label!r}", Run(folder / "run").step
+            )
+        network = _network(folder)
+        config = config_of(words)
         sizes = sizes_of(network.config)
         trial = Trial(
             label=variant.label,
             seed=seed,
-            settings=[word for word in words if not word.startswith(("data.", "start.model"))],
+            settings=[
+                word for word in words if not word.startswith(("data.", "start.model"))
+            ],
             steps=config.train.steps,
             tokens=Run(folder / "run").tokens,
             cpu_seconds=round(seconds, 1),
             table=sizes.embeddings,
             body=sizes.total - sizes.embeddings,
-            measures=measure(network, self.corpus, config, sentence=config.objective.sentence),
+            measures=measure(
+                network, self.corpus, config, sentence=config.objective.sentence
+            ),
         )
-        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))  # before the probes, which take long
+        # before the probes, which take long
+        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
 
 def _interrupted(what: str, step: int) -> LitebertError:
-    return LitebertError("LB-830", f"{what} was interrupted at step {step}", next="rerun the command to resume")
+    return LitebertError(
+        "LB-830",
+        f"{what} was interrupted at step {step}",
+        next="rerun the command to resume",
+    )
 
 
 def _network(folder: Path) -> AlbertForPretraining:
@@ -160,16 +239,32 @@ def _network(folder: Path) -> AlbertForPretraining:
     return network
 
 
-def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig, *, sentence: str) -> dict[str, float]:
-    """Evaluate on held-out text, with the same masking for every row (15 %, runs of up to 3 words)."""
+def measure(
+    network: AlbertForPretraining,
+    corpus: Path,
+    config: PretrainConfig,
+    *,
+    sentence: str,
+) -> dict[str, float]:
+    """Evaluate on held-out text, with the same masking for every row (15 %, runs of up
+    to 3 words).
+    """
     held_out = Corpus.open(corpus).held_out()
     assert held_out is not None, "a study needs a corpus with a held-out part"
     tokenizer: Tokenizer = held_out.tokenizer()
-    objective = config.objective.model_copy(update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15})
-    given = Sampling(tokenizer, objective, batch_size=32, seed=EVALUATION_SEED, purpose="evaluation")
+    objective = config.objective.model_copy(
+        update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}
+    )
+    given = Sampling(
+        tokenizer, objective, batch_size=32, seed=EVALUATION_SEED, purpose="evaluation"
+    )
     batches = list(Loader(held_out.shards, given).once(EVALUATION_SEQUENCES))
-    measures = Pretraining(network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id).evaluate()
-    labels = [batch.sentence_labels for batch in batches if batch.sentence_labels is not None]
+    measures = Pretraining(
+        network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id
+    ).evaluate()
+    labels = [
+        batch.sentence_labels for batch in batches if batch.sentence_labels is not None
+    ]
     if labels:
         share = sum(int(each.sum()) for each in labels) / sum(map(len, labels))
         measures["sentence_commonest"] = max(share, 1 - share)
@@ -177,19 +272,34 @@ def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig,
 
 
 def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
-    """Fine-tune the model of a trial, unless this was done before, and return the task's key measure.
+    """Fine-tune the model of a trial, unless this was done before, and return the
+    task's key measure.
 
-    `data` is the folder of a named task, or any file of examples; a probe on other data than before is refused.
+    `data` is the folder of a named task, or any file of examples; a probe on other data
+    than before is refused.
     """
-    run, model = folder / f"probe-{task}", folder / "run" / "model"
+    run = folder / f"probe-{task}"
+    model = folder / "run" / "model"
     longest = read_config(model).max_position_embeddings
     words = [f"task.name={task}", f"data.folder={data}"]
     if data.is_file():
         words = ["task.name=table", f"data.train={data}"]
-    words += [f"model.start={model}", f"task.max_length={longest}", f"task.max_qa_length={longest // 2}"]
-    words += [f"task.max_query_length={longest // 4}", f"task.doc_stride={longest // 4}"]
-    words += [f"optim.learning_rate={PROBE_LEARNING_RATE}", f"train.batch_size={PROBE_BATCH_SIZE}"]
-    words += [f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")]
+    words += [
+        f"model.start={model}",
+        f"task.max_length={longest}",
+        f"task.max_qa_length={longest // 2}",
+    ]
+    words += [
+        f"task.max_query_length={longest // 4}",
+        f"task.doc_stride={longest // 4}",
+    ]
+    words += [
+        f"optim.learning_rate={PROBE_LEARNING_RATE}",
+        f"train.batch_size={PROBE_BATCH_SIZE}",
+    ]
+    words += [
+        f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")
+    ]
     words += [f"train.seed={seed}", "train.loader_workers=0"]
     finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
     if (result := Run(run).outcome) is None:

@@ -1,1 +1,3 @@
-"""Tasks: training, evaluation and prediction behind one interface (`pretraining.Task`)."""
+"""Tasks: training, evaluation and prediction behind one interface
+(`pretraining.Task`).
+"""

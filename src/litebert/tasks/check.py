@@ -14,7 +14,13 @@ import numpy as np
 from litebert.errors import LitebertError, RequestError, format_count
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
-from litebert.tasks.own.table import LEARNT, MISSING, TableFile, chosen_columns, open_table
+from litebert.tasks.own.table import (
+    LEARNT,
+    MISSING,
+    TableFile,
+    chosen_columns,
+    open_table,
+)
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, UnknownPieces
 
@@ -22,7 +28,9 @@ if TYPE_CHECKING:  # it imports torch, which `litebert data check --help` does n
     from litebert.tasks.own.dataset import RowReading
 
 PLACES = 5  # listed for each kind, at most
-RARE, MOST = 10, 0.9  # a label with fewer rows is rare; one with a larger share of the rows is in most rows
+# a label with fewer rows is rare; one with a larger share of the rows is in most rows
+RARE = 10
+MOST = 0.9
 AT_ONCE = 2_048  # examples that are encoded together
 _WHOLE = 1 << 24  # pieces: nothing is cut
 _SHOWN_LABELS = 12
@@ -30,14 +38,29 @@ _SHOWN_LABELS = 12
 ADVICE: Advice = {
     "unusable file": ("error", "correct this first: nothing after it was checked"),
     "unusable row": ("error", "correct or remove these rows: training would stop here"),
-    "both trained and evaluated on": ("warning", "remove them from one side: results are inflated"),
+    "both trained and evaluated on": (
+        "warning",
+        "remove them from one side: results are inflated",
+    ),
     "contradictory labels": ("warning", "one of them is wrong: check them, keep one"),
-    "repeated row": ("warning", "remove all but one: training would see them more often"),
+    "repeated row": (
+        "warning",
+        "remove all but one: training would see them more often",
+    ),
     "empty text": ("warning", "an example without text teaches nothing"),
     "joined labels": ("warning", "with several labels per row: --problem multi-label"),
-    "doubtful label": ("warning", "if it differs from another only in case, or means that there is none, correct it"),
+    "doubtful label": (
+        "warning",
+        (
+            "if it differs from another only in case, or means that there is none,"
+            " correct it"
+        ),
+    ),
     "rare label": ("warning", "too few to learn from: add examples, or merge labels"),
-    "one label in most rows": ("warning", "do not judge by accuracy; see task.class_weights"),
+    "one label in most rows": (
+        "warning",
+        "do not judge by accuracy; see task.class_weights",
+    ),
     "lost character": ("warning", "U+FFFD marks lost bytes: convert the text again"),
     "unknown piece": ("warning", "the vocabulary lacks these characters"),
     "too long": ("warning", "raise task.max_length, or accept that texts are cut"),
@@ -48,7 +71,9 @@ ADVICE: Advice = {
 
 @dataclass(frozen=True)
 class LengthReport:
-    """Pieces per example, including [CLS] and [SEP], and how many of all pieces are unknown."""
+    """Pieces per example, including [CLS] and [SEP], and how many of all pieces are
+    unknown.
+    """
 
     max_length: int
     mean: float
@@ -62,7 +87,9 @@ class LengthReport:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """The contents of one file or split: rows by label and, with a vocabulary, lengths."""
+    """The contents of one file or split: rows by label and, with a vocabulary,
+    lengths.
+    """
 
     name: str
     num_rows: int
@@ -73,21 +100,31 @@ class SplitReport:
         lines = [f"{self.name}: {format_count(self.num_rows, 'row')}"]
         if total := sum(self.labels.values()):
             ranked = sorted(self.labels.items(), key=lambda item: -item[1])
-            shown = [f"{label} ({count:,}, {count / total:.1%})" for label, count in ranked[:_SHOWN_LABELS]]
-            more = [f"and {len(ranked) - _SHOWN_LABELS} more"] if len(ranked) > _SHOWN_LABELS else []
+            shown = [
+                f"{label} ({count:,}, {count / total:.1%})"
+                for label, count in ranked[:_SHOWN_LABELS]
+            ]
+            more = (
+                [f"and {len(ranked) - _SHOWN_LABELS} more"]
+                if len(ranked) > _SHOWN_LABELS
+                else []
+            )
             lines.append(f"  {', '.join([*shown, *more])}")
         if found := self.lengths:
             lines.append(
-                f"  pieces: mean {found.mean:.1f}, median {found.median}, 95 % up to {found.share_95}, "
-                f"longest {found.longest:,}; over {found.max_length}: {found.num_too_long / self.num_rows:.2%}; "
-                f"unknown: {found.num_unknown / max(1, found.num_pieces):.3%}"
+                f"  pieces: mean {found.mean:.1f}, median {found.median}, 95 % up to"
+                f" {found.share_95}, longest {found.longest:,}; over"
+                f" {found.max_length}: {found.num_too_long / self.num_rows:.2%};"
+                f" unknown: {found.num_unknown / max(1, found.num_pieces):.3%}"
             )
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class DataReport(CheckReport):
-    """What was guessed about the data, what each split contains, and what is wrong with it."""
+    """What was guessed about the data, what each split contains, and what is wrong with
+    it.
+    """
 
     guessed: tuple[str, ...]
     splits: tuple[SplitReport, ...]
@@ -107,8 +144,9 @@ def check_files(
 ) -> DataReport:
     """Check a training file, and other files to be evaluated on or answered.
 
-    With a tokenizer, lengths and unknown pieces are counted, too. Whatever would stop training becomes a finding of
-    severity error, one for each row where possible; errors in the request itself are raised.
+    With a tokenizer, lengths and unknown pieces are counted, too. Whatever would stop
+    training becomes a finding of severity error, one for each row where possible;
+    errors in the request itself are raised.
     """
     from litebert.tasks.own.dataset import settle
 
@@ -116,14 +154,16 @@ def check_files(
     try:
         table = open_table(train, has_header=chosen_columns(columns).has_header)
         check.notes = [f"{train}: {table.writing}"]
-        good = partial(_Check(None, max_length).usable_rows, table)  # errors in the other rows are found below
+        # errors in the other rows are found below
+        good = partial(_Check(None, max_length).usable_rows, table)
         reading, check.notes = settle(replace(table, scan=good), columns, problem)
     except RequestError:
         raise
     except LitebertError as error:
         check.add_error("unusable file", str(train), error)
         if check.notes:
-            deque(check.usable_rows(table), maxlen=0)  # records the errors of single rows
+            # records the errors of single rows
+            deque(check.usable_rows(table), maxlen=0)
         return check.report()
 
     check.add_split(table, reading, is_labelled=True)
@@ -131,7 +171,11 @@ def check_files(
         try:
             table = reading.open(path, is_labelled=False)
             labels = [name for role in LEARNT for name in reading.columns.all(role)]
-            is_labelled = any(row.get(name) not in (None, "") for row in table.sample() for name in labels)
+            is_labelled = any(
+                row.get(name) not in (None, "")
+                for row in table.sample()
+                for name in labels
+            )
         except RequestError:
             raise
         except LitebertError as error:
@@ -143,29 +187,44 @@ def check_files(
 
 @dataclass
 class _Check:
-    """The findings so far: splits are checked one after the other, and compared with the first, the training data."""
+    """The findings so far: splits are checked one after the other, and compared with
+    the first, the training data.
+    """
 
     tokenizer: Tokenizer | None
     max_length: int
     notes: list[str] = field(default_factory=list)
     splits: list[SplitReport] = field(default_factory=list)
     found: Findings = field(default_factory=lambda: Findings(ADVICE, num_places=PLACES))
-    train: dict[bytes, str] = field(default_factory=dict)  # a training row by the hash of its texts
+    # a training row by the hash of its texts
+    train: dict[bytes, str] = field(default_factory=dict)
 
     def report(self) -> DataReport:
-        counts = {"rows": sum(split.num_rows for split in self.splits)} if self.splits else {}
-        return DataReport(self.found.report(), counts, tuple(self.notes), tuple(self.splits))
+        counts = (
+            {"rows": sum(split.num_rows for split in self.splits)}
+            if self.splits
+            else {}
+        )
+        return DataReport(
+            self.found.report(), counts, tuple(self.notes), tuple(self.splits)
+        )
 
     def add_error(self, kind: str, place: str, error: LitebertError) -> None:
-        """Count an error raised while reading, by its code; its message may name the place."""
+        """Count an error raised while reading, by its code; its message may name the
+        place.
+        """
         own, _, reason = error.what.rpartition(": ")
         example = ": ".join(filter(None, (reason, error.received)))
-        self.found.add(kind, own or place, example, detail=error.code, advice=error.next)
+        self.found.add(
+            kind, own or place, example, detail=error.code, advice=error.next
+        )
 
     def usable_rows(
         self, table: TableFile, made_of: Callable[[int, Row], Any] = lambda _, row: row
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the rows of a table, or what is made of them; bad rows and an early end of the file are findings."""
+        """Yield the rows of a table, or what is made of them; bad rows and an early end
+        of the file are findings.
+        """
         try:
             for number, row in table.scan():
                 try:
@@ -177,32 +236,51 @@ class _Check:
         except LitebertError as error:
             self.add_error("unusable file", table.source.name, error)
 
-    def add_split(self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool) -> None:
+    def add_split(
+        self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool
+    ) -> None:
         """Check the examples of a file."""
         from litebert.tasks.own.dataset import labels_in
 
-        name, place, family, is_train = table.source.name, table.source.place, reading.family, not self.splits
-        examples = self.usable_rows(table, partial(reading.example_of, table, is_labelled=is_labelled))
-        say, labels = partial(self.found.add, detail=name), Counter[str]()
-        seen: dict[bytes, dict[str | None, list[int]]] = {}  # by texts and answer: the first row, the number of rows
-        unknown, sizes = None if self.tokenizer is None else UnknownPieces(self.tokenizer), list[int]()
+        name = table.source.name
+        place = table.source.place
+        family = reading.family
+        is_train = not self.splits
+        examples = self.usable_rows(
+            table, partial(reading.example_of, table, is_labelled=is_labelled)
+        )
+        say = partial(self.found.add, detail=name)
+        labels = Counter[str]()
+        # by texts and answer: the first row, the number of rows
+        seen: dict[bytes, dict[str | None, list[int]]] = {}
+        unknown = None if self.tokenizer is None else UnknownPieces(self.tokenizer)
+        sizes = list[int]()
         num_rows = num_labelled = first_unknown = first_too_long = 0
         while group := list(islice(examples, AT_ONCE)):
             # the pieces of the group
             if self.tokenizer is not None and unknown is not None:
                 given = [example for _, example in group]
-                for feature in family.features(given, self.tokenizer, max_length=_WHOLE, training=False):
-                    number, size = group[feature.example][0], max(map(len, feature.ids))  # of choices, the longest
+                for feature in family.features(
+                    given, self.tokenizer, max_length=_WHOLE, training=False
+                ):
+                    # of choices, the longest
+                    number = group[feature.example][0]
+                    size = max(map(len, feature.ids))
                     sizes.append(size)
                     if size > self.max_length:
                         first_too_long = first_too_long or number
-                    if unknown.add(" ".join(family.texts(given[feature.example])), [*chain(*feature.ids)]):
+                    if unknown.add(
+                        " ".join(family.texts(given[feature.example])),
+                        [*chain(*feature.ids)],
+                    ):
                         first_unknown = first_unknown or number
 
             # its examples, one by one
             for number, example in group:
                 num_rows += 1
-                where, texts, answer = place(number), family.texts(example), family.expected(example)
+                where = place(number)
+                texts = family.texts(example)
+                answer = family.expected(example)
                 num_labelled += answer is not None
                 labels.update(family.labels(example))
                 if any("\ufffd" in text for text in texts):
@@ -210,17 +288,38 @@ class _Check:
                 if not texts[0] or texts[0].isspace():
                     self.found.add("empty text", where)
                     continue
-                joined = "\x1f".join(" ".join(text.split()) for text in texts)  # white space makes no difference
-                key = blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+                # white space makes no difference
+                joined = "\x1f".join(" ".join(text.split()) for text in texts)
+                key = blake2b(
+                    joined.encode("utf-8", "surrogatepass"), digest_size=8
+                ).digest()
                 if not is_train and key in self.train:
-                    say("both trained and evaluated on", where, f"the same texts as {self.train[key]}")
+                    say(
+                        "both trained and evaluated on",
+                        where,
+                        f"the same texts as {self.train[key]}",
+                    )
                 answers = seen.setdefault(key, {})
-                others = [row for other, row in answers.items() if None not in (other, answer) and other != answer]
+                others = [
+                    row
+                    for other, row in answers.items()
+                    if None not in (other, answer) and other != answer
+                ]
                 if answer in answers:
-                    say("repeated row", where, f"the same as {place(answers[answer][0])}")
-                if others:  # with the first contradiction, the rows before it contradict, too
+                    say(
+                        "repeated row",
+                        where,
+                        f"the same as {place(answers[answer][0])}",
+                    )
+                # with the first contradiction, the rows before it contradict, too
+                if others:
                     before = 0 if len(others) > 1 or answer in answers else others[0][1]
-                    say("contradictory labels", where, f"differs from {place(others[0][0])}", times=1 + before)
+                    say(
+                        "contradictory labels",
+                        where,
+                        f"differs from {place(others[0][0])}",
+                        times=1 + before,
+                    )
                 answers.setdefault(answer, [number, 0])[1] += 1
 
         # what needs all rows
@@ -229,20 +328,41 @@ class _Check:
         lengths = None
         if sizes and unknown is not None:
             # lengths that occur, not means of two lengths
-            median, share_95, longest = map(int, np.quantile(sizes, [0.5, 0.95, 1], method="inverted_cdf"))
+            median, share_95, longest = map(
+                int, np.quantile(sizes, [0.5, 0.95, 1], method="inverted_cdf")
+            )
             num_too_long = sum(size > self.max_length for size in sizes)
             counts = num_too_long, unknown.num_pieces, unknown.num_unknown
-            lengths = LengthReport(self.max_length, float(np.mean(sizes)), median, share_95, longest, *counts)
+            lengths = LengthReport(
+                self.max_length,
+                float(np.mean(sizes)),
+                median,
+                share_95,
+                longest,
+                *counts,
+            )
             if num_too_long and family.head.record.is_pooled:
                 example = f"{num_too_long / num_rows:.2%} of rows lose their end"
                 say("too long", place(first_too_long), example, times=num_too_long)
             if unknown.num_unknown > MOST_UNKNOWN * unknown.num_pieces:
-                say("unknown piece", place(first_unknown), str(unknown), times=unknown.num_unknown)
-        self.splits.append(SplitReport(name, num_rows, dict(sorted(labels.items())), lengths))
+                say(
+                    "unknown piece",
+                    place(first_unknown),
+                    str(unknown),
+                    times=unknown.num_unknown,
+                )
+        self.splits.append(
+            SplitReport(name, num_rows, dict(sorted(labels.items())), lengths)
+        )
         if is_train:
-            self.train = {key: place(next(iter(answers.values()))[0]) for key, answers in seen.items()}
+            self.train = {
+                key: place(next(iter(answers.values()))[0])
+                for key, answers in seen.items()
+            }
         cases = Counter(map(str.casefold, labels))
-        for label, count in sorted(labels.items()) if is_train and family.head.labels else ():
+        for label, count in (
+            sorted(labels.items()) if is_train and family.head.labels else ()
+        ):
             if len(parts := labels_in(label, label)) > 1 and labels.keys() >= {*parts}:
                 self.found.add("joined labels", name, label, times=count)
             if cases[label.casefold()] > 1 or label.lower() in MISSING:
@@ -250,4 +370,9 @@ class _Check:
             if count < RARE:
                 self.found.add("rare label", name, f"{label}: {count}")
             elif count / num_rows > MOST and num_labelled == labels.total():
-                say("one label in most rows", name, f"{label}: {count / num_rows:.1%}", times=count)
+                say(
+                    "one label in most rows",
+                    name,
+                    f"{label}: {count / num_rows:.1%}",
+                    times=count,
+                )

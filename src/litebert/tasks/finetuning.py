@@ -1,6 +1,8 @@
-"""The task of fine-tuning, for any kind of task; the baselines for its results, and its default settings.
+"""The task of fine-tuning, for any kind of task; the baselines for its results, and its
+default settings.
 
-Each epoch draws every feature once, in an order that depends only on the seed, the epoch and the step.
+Each epoch draws every feature once, in an order that depends only on the seed, the
+epoch and the step.
 """
 
 import math
@@ -21,7 +23,16 @@ from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch, Network, device_of, group_by_length, move
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, name_in
-from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, Scoring, collate, targets_of
+from litebert.tasks.kinds.family import (
+    Answer,
+    Example,
+    Family,
+    Feature,
+    Output,
+    Scoring,
+    collate,
+    targets_of,
+)
 from litebert.tasks.pretraining import Loss, MicroBatch, Task, stack_sums
 from litebert.tokenizer import Tokenizer
 
@@ -36,9 +47,11 @@ class LabelledSet:
 
 @dataclass(frozen=True)
 class FinetuningWork(MicroBatch):
-    """A micro-batch and the weight of its whole step, so that shares of the loss add up.
+    """A micro-batch and the weight of its whole step, so that shares of the loss add
+    up.
 
-    `targets` lie end to end; `weights` has one per feature; `wanted` are the outputs of a teacher, if there is one.
+    `targets` lie end to end; `weights` has one per feature; `wanted` are the outputs of
+    a teacher, if there is one.
     """
 
     targets: Tensor
@@ -66,33 +79,57 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         accelerate(self.network.albert)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
-        train, device = self.train, device_of(self.network)
+        train = self.train
+        device = device_of(self.network)
         for step in range(start, stop):
-            numbers = draw_indices(len(self.features), step, batch_size=train.batch_size, seed=train.seed)
+            numbers = draw_indices(
+                len(self.features), step, batch_size=train.batch_size, seed=train.seed
+            )
             features = [self.features[number] for number in numbers]
-            features.sort(key=lambda feature: -feature.num_tokens)  # memory peaks in the first micro-batch
+            # memory peaks in the first micro-batch
+            features.sort(key=lambda feature: -feature.num_tokens)
             step_weight = sum(feature.weight for feature in features) or 1.0
             features = self.world.share(features)
-            size, works = train.micro_batch_size or len(features), list[FinetuningWork]()
+            size = train.micro_batch_size or len(features)
+            works = list[FinetuningWork]()
             for first in range(0, len(features), size):
                 part = features[first : first + size]
-                given = [feature.teacher for feature in part if feature.teacher is not None]
-                wanted = move(torch.from_numpy(np.concatenate(given)), device) if given else None
-                batch, targets = collate(part).to(device), move(targets_of(part), device)
-                weights = move(torch.tensor([feature.weight for feature in part]), device)
-                works.append(FinetuningWork(batch, targets, weights, step_weight, wanted))
+                given = [
+                    feature.teacher for feature in part if feature.teacher is not None
+                ]
+                wanted = (
+                    move(torch.from_numpy(np.concatenate(given)), device)
+                    if given
+                    else None
+                )
+                batch = collate(part).to(device)
+                targets = move(targets_of(part), device)
+                weights = move(
+                    torch.tensor([feature.weight for feature in part]), device
+                )
+                works.append(
+                    FinetuningWork(batch, targets, weights, step_weight, wanted)
+                )
             yield works
 
     def loss(self, work: FinetuningWork) -> Loss:
         self._answers = None  # the step will change the weights
-        family, teacher = self.family, self.teacher
+        family = self.family
+        teacher = self.teacher
         if teacher is None or work.wanted is None:
             losses = family.losses(self.network, work.batch, work.targets)
         else:
-            assert isinstance(family, Scoring), "`add_teacher_logits` refuses other kinds"
-            logits = family.logits(self.network, work.batch)  # (features, outputs), like the teacher's
-            imitated = work.weights * family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
-            losses = (1 - teacher.weight) * family.losses_of(logits, work.targets) + teacher.weight * imitated
+            assert isinstance(family, Scoring), (
+                "`add_teacher_logits` refuses other kinds"
+            )
+            # (features, outputs), like the teacher's
+            logits = family.logits(self.network, work.batch)
+            imitated = work.weights * family.imitation(
+                logits, work.wanted.view_as(logits), teacher.temperature
+            )
+            losses = (1 - teacher.weight) * family.losses_of(
+                logits, work.targets
+            ) + teacher.weight * imitated
         total = losses.sum()
         return Loss(total / work.step_weight, stack_sums(total, work.weights.sum()))
 
@@ -105,28 +142,43 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         return measures_of(self.family, self.held_out, self._answers)
 
     def answers(self) -> dict[str, list[Answer]]:
-        """Return answers to every held-out set, the last evaluation's if no step has followed it; in one process."""
+        """Return answers to every held-out set, the last evaluation's if no step has
+        followed it; in one process.
+        """
         return self._answers or self._compute_answers(ALONE)
 
     def _compute_answers(self, world: World) -> dict[str, list[Answer]]:
         answers = dict[str, list[Answer]]()
         for name, held_out in self.held_out.items():
             # processes share the groups of similar length
-            features, outputs = held_out.features, dict[int, Output]()
+            features = held_out.features
+            outputs = dict[int, Output]()
             groups = list(group_by_length([feature.num_tokens for feature in features]))
-            mine = [features[number] for number in chain.from_iterable(world.share(groups))]
+            mine = [
+                features[number] for number in chain.from_iterable(world.share(groups))
+            ]
             found = world.gather(outputs_of(self.network, self.family.outputs, mine))
             for rank, theirs in enumerate(found):
-                outputs.update(zip(chain.from_iterable(groups[rank :: world.size]), theirs, strict=True))
+                outputs.update(
+                    zip(
+                        chain.from_iterable(groups[rank :: world.size]),
+                        theirs,
+                        strict=True,
+                    )
+                )
             ordered = [outputs[number] for number in range(len(features))]
             answers[name] = self.family.answers(held_out.examples, features, ordered)
         return answers
 
 
 def measures_of(
-    family: Family[Any, Any], held_out: Mapping[str, LabelledSet], answers: Mapping[str, Sequence[Any]]
+    family: Family[Any, Any],
+    held_out: Mapping[str, LabelledSet],
+    answers: Mapping[str, Sequence[Any]],
 ) -> dict[str, float]:
-    """Measure the answers to every set; if there are several sets, names begin with the set's name."""
+    """Measure the answers to every set; if there are several sets, names begin with the
+    set's name.
+    """
     measured: dict[str, float] = {}
     for split, given in answers.items():
         prefix = f"{split}_" if len(held_out) > 1 else ""
@@ -135,13 +187,18 @@ def measures_of(
     return measured
 
 
-def draw_indices(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:
-    """Return the indices of one step's features; each epoch visits every feature once, in random order.
+def draw_indices(
+    num_features: int, step: int, *, batch_size: int, seed: int
+) -> list[int]:
+    """Return the indices of one step's features; each epoch visits every feature once,
+    in random order.
 
     >>> sorted(draw_indices(4, 0, batch_size=2, seed=1) + draw_indices(4, 1, batch_size=2, seed=1))
     [0, 1, 2, 3]
     """
-    epochs, positions = np.divmod(np.arange(step * batch_size, (step + 1) * batch_size), num_features)
+    epochs, positions = np.divmod(
+        np.arange(step * batch_size, (step + 1) * batch_size), num_features
+    )
     numbers = list[int]()
     for epoch in range(epochs[0], epochs[-1] + 1):
         own = positions[epochs == epoch]
@@ -158,13 +215,18 @@ def answer(
     max_length: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Answer]:
-    """Answer every example, cut to `max_length` pieces or to the most that the network can read.
+    """Answer every example, cut to `max_length` pieces or to the most that the network
+    can read.
 
     `progress` is called with the number of features done since its last call.
     """
     length = min(max_length or 1 << 30, network.config.max_position_embeddings)
     features = family.features(examples, tokenizer, max_length=length, training=False)
-    return family.answers(examples, features, outputs_of(network, family.outputs, features, progress=progress))
+    return family.answers(
+        examples,
+        features,
+        outputs_of(network, family.outputs, features, progress=progress),
+    )
 
 
 @torch.inference_mode()
@@ -175,11 +237,14 @@ def outputs_of(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Output]:
-    """Return what `read` returns for each feature; features of similar length are computed together."""
+    """Return what `read` returns for each feature; features of similar length are
+    computed together.
+    """
     network.eval()
     if not is_packed(network.albert):
         pack(network.albert)
-    device, outputs = device_of(network), dict[int, Output]()
+    device = device_of(network)
+    outputs = dict[int, Output]()
     for numbers in group_by_length([feature.num_tokens for feature in features]):
         batch = collate([features[number] for number in numbers]).to(device)
         outputs.update(zip(numbers, read(network, batch), strict=True))
@@ -200,29 +265,53 @@ def add_teacher_logits(
     *,
     max_length: int,
 ) -> list[Feature]:
-    """Return the features with the logits of a teacher, which uses its own vocabulary."""
+    """Return the features with the logits of a teacher, which uses its own
+    vocabulary.
+    """
     head = teacher.head_config if isinstance(teacher, AlbertForTask) else None
     is_alike = head is not None and head.answers_as(family.head)
-    if not (isinstance(teacher, AlbertForTask) and isinstance(family, Scoring) and is_alike):
-        what, expected = "this teacher cannot teach this task", f"{family.head}; spans and tags cannot be taught"
+    if not (
+        isinstance(teacher, AlbertForTask) and isinstance(family, Scoring) and is_alike
+    ):
+        what = "this teacher cannot teach this task"
+        expected = f"{family.head}; spans and tags cannot be taught"
         advice = "give a run of the same task and labels"
-        raise LitebertError("LB-884", what, received=head or "no task head", expected=expected, next=advice)
+        raise LitebertError(
+            "LB-884",
+            what,
+            received=head or "no task head",
+            expected=expected,
+            next=advice,
+        )
 
     def logits(network: AlbertForTask, batch: Batch) -> Sequence[Output]:
         return list(family.logits(network, batch).float().cpu().numpy())
 
-    given = outputs_of(teacher, logits, family.features(examples, tokenizer, max_length=max_length, training=False))
-    return [replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32)) for feature in features]
+    given = outputs_of(
+        teacher,
+        logits,
+        family.features(examples, tokenizer, max_length=max_length, training=False),
+    )
+    return [
+        replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32))
+        for feature in features
+    ]
 
 
 # What a result is compared with
 
-FEW_ROWS = 0.1  # two standard errors of an accuracy: with up to 100 rows, a set is too small to detect most changes
+# two standard errors of an accuracy: with up to 100 rows, a set is too small to detect
+# most changes
+FEW_ROWS = 0.1
 
 
-def baseline(family: Family[Any, Any], train: Sequence[Any], held_out: Mapping[str, LabelledSet]) -> dict[str, float]:
+def baseline(
+    family: Family[Any, Any], train: Sequence[Any], held_out: Mapping[str, LabelledSet]
+) -> dict[str, float]:
     """Measure answers that ignore the text, under the same names as an evaluation."""
-    always = {name: family.constant(train, each.examples) for name, each in held_out.items()}
+    always = {
+        name: family.constant(train, each.examples) for name, each in held_out.items()
+    }
     return measures_of(family, held_out, always)
 
 
@@ -233,66 +322,108 @@ def doubts(
     rows: Mapping[str, Sequence[AnswerRow]],
     baseline: str = "the commonest label",
 ) -> tuple[str, ...]:
-    """Return reasons not to trust a result: it does not clearly beat the baseline, or never varies."""
+    """Return reasons not to trust a result: it does not clearly beat the baseline, or
+    never varies.
+    """
     found = []
     if key_measure in constant and measures[key_measure] <= constant[key_measure]:
         share = f"{key_measure} {measures[key_measure]:.4f}"
-        found.append(f"{share} is no better than always giving {baseline} ({constant[key_measure]:.4f})")
+        found.append(
+            f"{share} is no better than always giving {baseline}"
+            f" ({constant[key_measure]:.4f})"
+        )
     for split, answered in rows.items():
         name = f"{split}_accuracy" if len(rows) > 1 else "accuracy"
-        accuracy, commonest = measures.get(name), constant.get(name)
+        accuracy = measures.get(name)
+        commonest = constant.get(name)
         if accuracy is not None and commonest is not None and answered:
-            rate = accuracy if 0 < accuracy < 1 else 1 / (len(answered) + 2)  # by the rule of succession
+            # by the rule of succession
+            rate = accuracy if 0 < accuracy < 1 else 1 / (len(answered) + 2)
             error = 2 * math.sqrt(rate * (1 - rate) / len(answered))
             if error >= FEW_ROWS or 0 < accuracy - commonest < error:
                 found.append(
-                    f"{name} {accuracy:.4f} on {len(answered):,} rows, {commonest:.4f} without learning: differences "
-                    f"below {100 * error:.1f} points may be chance (two standard errors)"
+                    f"{name} {accuracy:.4f} on {len(answered):,} rows, {commonest:.4f}"
+                    f" without learning: differences below {100 * error:.1f} points may"
+                    " be chance (two standard errors)"
                 )
-        answers, texts = {row.answer for row in answered}, {row.text for row in answered}
-        # Equal texts always get equal answers, whatever their labels: in that case the data are to blame.
-        if len(answers) == 1 and len({row.expected for row in answered}) > 1 and len(texts) > 1:
-            found.append(f"every answer to {split} is the same: {answers.pop() or 'none'}")
+        answers = {row.answer for row in answered}
+        texts = {row.text for row in answered}
+        # Equal texts always get equal answers, whatever their labels: in that case the
+        # data are to blame.
+        if (
+            len(answers) == 1
+            and len({row.expected for row in answered}) > 1
+            and len(texts) > 1
+        ):
+            found.append(
+                f"every answer to {split} is the same: {answers.pop() or 'none'}"
+            )
     return tuple(found)
 
 
 # Default learning rate and length, by the size of the network and the data
 #
-# The recipes use the values of the paper, for networks of its sizes and amount of pretraining. With those, smaller
-# networks never do better than the commonest label. The values here were chosen from runs on small data:
-# benchmarks/tasks/RESULTS.md, "500 rows".
+# The recipes use the values of the paper, for networks of its sizes and amount of
+# pretraining. With those, smaller networks never do better than the commonest label.
+# The values here were chosen from runs on small data: benchmarks/tasks/RESULTS.md, "500
+# rows".
 
-PUBLISHED_SIZE = 768  # hidden size of the smallest published network (Table 1); recipes are for this size and up
-MIN_EPOCHS, MAX_EPOCHS = 3, 20
-# Hidden size, rate and fewest steps. At 1e-3, and at 3e-4 with more steps, all examples got the same answer.
+# hidden size of the smallest published network (Table 1); recipes are for this size and
+# up
+PUBLISHED_SIZE = 768
+MIN_EPOCHS = 3
+MAX_EPOCHS = 20
+# Hidden size, rate and fewest steps. At 1e-3, and at 3e-4 with more steps, all examples
+# got the same answer.
 CLS_DEFAULTS = 256, 1e-4, 150
-# For a head on the mean of the tokens, with bias correction; with twice the steps, results on pairs are worse.
+# For a head on the mean of the tokens, with bias correction; with twice the steps,
+# results on pairs are worse.
 MEAN_DEFAULTS = 384, 2e-4, 75
-# The encoder is pretrained and that head is not: with ten times the rate for the head, MRPC reaches 67.8 instead of
-# 66.4, where always answering the commonest label gets 65.6.
+# The encoder is pretrained and that head is not: with ten times the rate for the head,
+# MRPC reaches 67.8 instead of 66.4, where always answering the commonest label gets
+# 65.6.
 MEAN_HEAD_SCALE = 10.0
 
 
 def adapt_defaults(
-    resolved: Resolved[FinetuneConfig], hidden_size: int, num_features: int, *, reads_mean: bool = False
+    resolved: Resolved[FinetuneConfig],
+    hidden_size: int,
+    num_features: int,
+    *,
+    reads_mean: bool = False,
 ) -> Resolved[FinetuneConfig]:
     """Set rate, warm-up and epochs for a network smaller than the published ones.
 
-    They override recipes and schema defaults, but not files or flags. The rate falls as the network grows, and is never
-    above the measured one. Small data get more epochs, so that there are enough steps.
+    They override recipes and schema defaults, but not files or flags. The rate falls as
+    the network grows, and is never above the measured one. Small data get more epochs,
+    so that there are enough steps.
     """
     if hidden_size >= PUBLISHED_SIZE:
         return resolved
-    config, origins = resolved.config, resolved.origins
-    free = {name for name, origin in origins.items() if origin == DEFAULT or name_in(origin, "recipe")}
+    config = resolved.config
+    origins = resolved.origins
+    free = {
+        name
+        for name, origin in origins.items()
+        if origin == DEFAULT or name_in(origin, "recipe")
+    }
     size, peak, steps = MEAN_DEFAULTS if reads_mean else CLS_DEFAULTS
-    suited = {"optim.learning_rate": peak * min(1.0, size / hidden_size), "optim.warmup_steps": 0.1}
+    suited = {
+        "optim.learning_rate": peak * min(1.0, size / hidden_size),
+        "optim.warmup_steps": 0.1,
+    }
     if reads_mean:
-        suited |= {"optim.bias_correction": True, "optim.head_rate_scale": MEAN_HEAD_SCALE}
+        suited |= {
+            "optim.bias_correction": True,
+            "optim.head_rate_scale": MEAN_HEAD_SCALE,
+        }
     suited = {name: value for name, value in suited.items() if name in free}
     if {"train.epochs", "train.steps"} <= free:
         epochs = math.ceil(steps * config.train.batch_size / num_features)
-        suited |= {"train.epochs": min(max(epochs, MIN_EPOCHS), MAX_EPOCHS), "train.steps": 0}
+        suited |= {
+            "train.epochs": min(max(epochs, MIN_EPOCHS), MAX_EPOCHS),
+            "train.steps": 0,
+        }
     for name, value in suited.items():
         section, _, field = name.partition(".")
         changed = getattr(config, section).model_copy(update={field: value})

@@ -1,4 +1,6 @@
-"""Convert text to ids and back as the official ALBERT code does, and train vocabularies."""
+"""Convert text to ids and back as the official ALBERT code does, and train
+vocabularies.
+"""
 
 from litebert.tokenizer.models import train_tokenizer
 from litebert.tokenizer.tokenizer import Encoding, Tokenizer

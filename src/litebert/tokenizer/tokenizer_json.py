@@ -1,8 +1,10 @@
-"""transformers' own files, `tokenizer.json` and `tokenizer_config.json`: write them, and restore a vocabulary.
+"""transformers' own files, `tokenizer.json` and `tokenizer_config.json`: write them,
+and restore a vocabulary.
 
-With what we write, `AutoTokenizer` gives our ids and segments, except in the cases in docs/checkpoints.md. Reading
-restores the content of the original vocabulary file, so that ids are the official ones and not those of the pipeline in
-the JSON, in which transformers replaces quotes, drops vowel signs and splits at `(` or `-`.
+With what we write, `AutoTokenizer` gives our ids and segments, except in the cases in
+docs/checkpoints.md. Reading restores the content of the original vocabulary file, so
+that ids are the official ones and not those of the pipeline in the JSON, in which
+transformers replaces quotes, drops vowel signs and splits at `(` or `-`.
 """
 
 import base64
@@ -23,7 +25,13 @@ from litebert.errors import NoVocabularyError
 from litebert.files import Json
 from litebert.settings import describe_invalid
 from litebert.tokenizer import models
-from litebert.tokenizer.models import Normalizer, Piece, UnigramModel, WordPieceModel, ends_in_number_comma
+from litebert.tokenizer.models import (
+    Normalizer,
+    Piece,
+    UnigramModel,
+    WordPieceModel,
+    ends_in_number_comma,
+)
 
 JsonTable: TypeAlias = Mapping[str, Json]
 
@@ -33,11 +41,15 @@ _LARGEST_SCORE = float(np.finfo(np.float32).max)
 PRECISION = 1e-12  # of scores that were written as decimal numbers
 
 
-# ---- writing --------------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------
 
 
-def tokenizer_config(model: UnigramModel | WordPieceModel, max_length: int) -> dict[str, Json]:
-    """Return `tokenizer_config.json`, which makes transformers run our pipeline with segments."""
+def tokenizer_config(
+    model: UnigramModel | WordPieceModel, max_length: int
+) -> dict[str, Json]:
+    """Return `tokenizer_config.json`, which makes transformers run our pipeline with
+    segments.
+    """
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -49,32 +61,58 @@ def tokenizer_config(model: UnigramModel | WordPieceModel, max_length: int) -> d
 
 
 def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
-    """Return `tokenizer.json`: our preprocessing, the vocabulary, and `[CLS] A [SEP] B [SEP]` around it."""
-    ids, special = model.ids, model.special
+    """Return `tokenizer.json`: our preprocessing, the vocabulary, and `[CLS] A [SEP] B
+    [SEP]` around it.
+    """
+    ids = model.ids
+    special = model.special
 
     def part(kind: str, name: str, segment: int) -> Json:
         return {kind: {"id": name, "type_id": segment}}
 
-    single = [part("SpecialToken", special.cls, 0), part("Sequence", "A", 0), part("SpecialToken", special.sep, 0)]
-    flags: dict[str, Json] = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    single = [
+        part("SpecialToken", special.cls, 0),
+        part("Sequence", "A", 0),
+        part("SpecialToken", special.sep, 0),
+    ]
+    flags: dict[str, Json] = dict.fromkeys(
+        ("single_word", "lstrip", "rstrip", "normalized"), False
+    )
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": ids[name], "content": name, **flags, "special": True} for name in special],
+        "added_tokens": [
+            {"id": ids[name], "content": name, **flags, "special": True}
+            for name in special
+        ],
         "post_processor": {
             "type": "TemplateProcessing",
             "single": single,
-            "pair": [*single, part("Sequence", "B", 1), part("SpecialToken", special.sep, 1)],
-            "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in special},
+            "pair": [
+                *single,
+                part("Sequence", "B", 1),
+                part("SpecialToken", special.sep, 1),
+            ],
+            "special_tokens": {
+                name: {"id": name, "ids": [ids[name]], "tokens": [name]}
+                for name in special
+            },
         },
-        **(_unigram_steps(model) if isinstance(model, UnigramModel) else _wordpiece_steps(model)),
+        **(
+            _unigram_steps(model)
+            if isinstance(model, UnigramModel)
+            else _wordpiece_steps(model)
+        ),
     }
 
 
 def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
-    pieces, charsmap, _ = models.read_model(model.data, "the model")  # not kept in the model: it takes 3 MB
-    best = max((piece.score for piece in pieces if piece.kind == models.NORMAL), default=0.0)
+    # not kept in the model: it takes 3 MB
+    pieces, charsmap, _ = models.read_model(model.data, "the model")
+    best = max(
+        (piece.score for piece in pieces if piece.kind == models.NORMAL), default=0.0
+    )
     # The steps of our preprocessing, then those of sentencepiece's own normaliser.
     steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
     if not model.normalizer.keep_accents:
@@ -82,31 +120,66 @@ def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
     if model.normalizer.lowercase:
         steps += [_replace(_FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
     if charsmap:
-        # Their Precompiled looks up single graphemes and misses Hangul letters, which NFKC joins.
+        # Their Precompiled looks up single graphemes and misses Hangul letters, which
+        # NFKC joins.
         encoded = base64.b64encode(charsmap).decode("ascii")
-        steps += [{"type": "NFKC"}, {"type": "Precompiled", "precompiled_charsmap": encoded}]
+        steps += [
+            {"type": "NFKC"},
+            {"type": "Precompiled", "precompiled_charsmap": encoded},
+        ]
     steps.append(_replace(" {2,}", " "))
     vocabulary: list[Json] = [
-        [piece.text, user_defined_score(piece.text, best)]
-        if piece.kind == models.USER_DEFINED
-        else [piece.text, piece.score - models.NUMBER_COMMA_PENALTY * ends_in_number_comma(piece.text)]
+        (
+            [piece.text, user_defined_score(piece.text, best)]
+            if piece.kind == models.USER_DEFINED
+            else [
+                piece.text,
+                piece.score
+                - models.NUMBER_COMMA_PENALTY * ends_in_number_comma(piece.text),
+            ]
+        )
         for piece in pieces
     ]
-    metaspace: dict[str, Json] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    metaspace: dict[str, Json] = {
+        "type": "Metaspace",
+        "replacement": "▁",
+        "prepend_scheme": "always",
+        "split": True,
+    }
     unknown = model.ids[model.special.unk]
     return {
         "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace],
+        },
         "decoder": metaspace,
-        "model": {"type": "Unigram", "unk_id": unknown, "vocab": vocabulary, "byte_fallback": False},
+        "model": {
+            "type": "Unigram",
+            "unk_id": unknown,
+            "vocab": vocabulary,
+            "byte_fallback": False,
+        },
     }
 
 
 def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
-    choices: dict[str, Json] = {"lowercase": model.normalizer.lowercase, "strip_accents": model.strips_accents}
-    table: dict[str, Json] = {"type": "WordPiece", "unk_token": model.special.unk, "continuing_subword_prefix": "##"}
+    choices: dict[str, Json] = {
+        "lowercase": model.normalizer.lowercase,
+        "strip_accents": model.strips_accents,
+    }
+    table: dict[str, Json] = {
+        "type": "WordPiece",
+        "unk_token": model.special.unk,
+        "continuing_subword_prefix": "##",
+    }
     return {
-        "normalizer": {"type": "BertNormalizer", **choices, "clean_text": True, "handle_chinese_chars": True},
+        "normalizer": {
+            "type": "BertNormalizer",
+            **choices,
+            "clean_text": True,
+            "handle_chinese_chars": True,
+        },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": table | {"max_input_chars_per_word": 200, "vocab": dict(model.ids)},
@@ -114,7 +187,9 @@ def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
 
 
 def user_defined_score(text: str, best: float) -> float:
-    """Return the score of a user-defined piece in sentencepiece (unigram_model.cc), given the best normal score."""
+    """Return the score of a user-defined piece in sentencepiece (unigram_model.cc),
+    given the best normal score.
+    """
     return len(text.encode("utf-8", "surrogatepass")) * best - 0.1
 
 
@@ -124,18 +199,33 @@ def _replace(pattern: str, content: str) -> Json:
 
 @cache
 def _class(belongs: Callable[[str], object]) -> str:
-    """Return the inside of a regular expression's [...] for all characters of a class."""
+    """Return the inside of a regular expression's [...] for all characters of a
+    class.
+    """
     codes = [code for code in range(sys.maxunicode + 1) if belongs(chr(code))]
-    starts = [code for code, before in zip(codes, [-2, *codes], strict=False) if code != before + 1]
-    ends = [code for code, after in zip(codes, [*codes[1:], -2], strict=True) if code + 1 != after]
-    return "".join(rf"\x{{{start:X}}}-\x{{{end:X}}}" for start, end in zip(starts, ends, strict=True))
+    starts = [
+        code
+        for code, before in zip(codes, [-2, *codes], strict=False)
+        if code != before + 1
+    ]
+    ends = [
+        code
+        for code, after in zip(codes, [*codes[1:], -2], strict=True)
+        if code + 1 != after
+    ]
+    return "".join(
+        rf"\x{{{start:X}}}-\x{{{end:X}}}"
+        for start, end in zip(starts, ends, strict=True)
+    )
 
 
-# ---- reading --------------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------
 
 
 class VocabularyFile(NamedTuple):
-    """The bytes of a vocabulary file, `.model` or `.txt`, read from `path`, and the settings that came with it."""
+    """The bytes of a vocabulary file, `.model` or `.txt`, read from `path`, and the
+    settings that came with it.
+    """
 
     path: Path
     suffix: str
@@ -158,7 +248,9 @@ _Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
 
 class _Unigram(BaseModel, strict=True):
     # JSON has lists for these pairs
-    vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(max_length=models.MAX_PIECES)
+    vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(
+        max_length=models.MAX_PIECES
+    )
     unk_id: int = Field(ge=0)
 
 
@@ -167,11 +259,16 @@ class _WordPiece(BaseModel, strict=True):
 
 
 def read_tokenizer_json(path: Path) -> VocabularyFile:
-    """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`; the file is not trusted."""
-    table = files.read_json(path, command=f"ls -l {quote(str(path.parent))}", limit=_MAX_BYTES)
+    """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`; the file is not
+    trusted.
+    """
+    table = files.read_json(
+        path, command=f"ls -l {quote(str(path.parent))}", limit=_MAX_BYTES
+    )
     found = table.get("model")
     model: JsonTable = found if isinstance(found, dict) else {}
-    kind, normalizer = model.get("type"), _steps(table, "normalizer")
+    kind = model.get("type")
+    normalizer = _steps(table, "normalizer")
     kinds = {step["type"] for step in normalizer}
     if kind == "Unigram":
         marks_words = any(
@@ -181,7 +278,10 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             and step.get("add_prefix_space") is not False
             for step in _steps(table, "pre_tokenizer")
         )
-        faults = {"byte pieces": bool(model.get("byte_fallback")), "no ▁ before words": not marks_words}
+        faults = {
+            "byte pieces": bool(model.get("byte_fallback")),
+            "no ▁ before words": not marks_words,
+        }
     elif kind == "WordPiece":
         is_marked = model.get("continuing_subword_prefix", "##") == "##"
         faults = {"no ## inside words": not is_marked}
@@ -192,16 +292,40 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         if kind == "Unigram":
             unigram = _Unigram.model_validate(model)
             if unigram.unk_id >= len(unigram.vocab):
-                raise ValueError(f"unk_id is {unigram.unk_id}, of {len(unigram.vocab):,} pieces")
-            special = _special_names(table, {text: index for index, (text, _) in enumerate(unigram.vocab)}, path)
-            pieces = restore(unigram.vocab, unknown=unigram.unk_id, control=special | set(models.UNIGRAM_SPECIAL))
-            maps = [step.get("precompiled_charsmap") for step in normalizer if step["type"] == "Precompiled"]
-            encoded = maps[0] if maps else ""  # without a map, characters are not changed
-            charsmap = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
+                raise ValueError(
+                    f"unk_id is {unigram.unk_id}, of {len(unigram.vocab):,} pieces"
+                )
+            special = _special_names(
+                table,
+                {text: index for index, (text, _) in enumerate(unigram.vocab)},
+                path,
+            )
+            pieces = restore(
+                unigram.vocab,
+                unknown=unigram.unk_id,
+                control=special | set(models.UNIGRAM_SPECIAL),
+            )
+            maps = [
+                step.get("precompiled_charsmap")
+                for step in normalizer
+                if step["type"] == "Precompiled"
+            ]
+            # without a map, characters are not changed
+            encoded = maps[0] if maps else ""
+            charsmap = base64.b64decode(
+                encoded if isinstance(encoded, str) else "?", validate=True
+            )
             # Our own files name the marks to drop in a Replace; NFKD alone drops none.
-            drops_marks = "NFKD" in kinds and any(step.get("content") == "" for step in normalizer)
-            settings = Normalizer("Lowercase" in kinds, keep_accents=not (drops_marks or "StripAccents" in kinds))
-            return VocabularyFile(path, ".model", models.write_model(pieces, charsmap), settings)
+            drops_marks = "NFKD" in kinds and any(
+                step.get("content") == "" for step in normalizer
+            )
+            settings = Normalizer(
+                "Lowercase" in kinds,
+                keep_accents=not (drops_marks or "StripAccents" in kinds),
+            )
+            return VocabularyFile(
+                path, ".model", models.write_model(pieces, charsmap), settings
+            )
 
         ids = _WordPiece.model_validate(model).vocab
         words = sorted(ids, key=ids.__getitem__)
@@ -211,19 +335,33 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             raise ValueError(f"a piece with spaces: {broken[0]!r:.80}")
         _special_names(table, ids, path)
         data = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
-        bert: JsonTable = next((step for step in normalizer if step["type"] == "BertNormalizer"), {})
+        bert: JsonTable = next(
+            (step for step in normalizer if step["type"] == "BertNormalizer"), {}
+        )
         settings = Normalizer("Lowercase" in kinds or bert.get("lowercase") is True)
-        settings = as_bert(settings, path, bert.get("strip_accents"), bert.get("handle_chinese_chars"))
+        settings = as_bert(
+            settings, path, bert.get("strip_accents"), bert.get("handle_chinese_chars")
+        )
         return VocabularyFile(path, ".txt", data, settings)
     except ValueError as error:
         fault = describe_invalid(error) if isinstance(error, ValidationError) else error
         raise models.damaged_vocabulary(str(path), fault) from error
 
 
-def as_bert(settings: Normalizer, path: Path, strip_accents: Json, splits_chinese: Json) -> Normalizer:
-    """Complete the settings of a WordPiece vocabulary by those that a file of transformers has for BERT only."""
+def as_bert(
+    settings: Normalizer, path: Path, strip_accents: Json, splits_chinese: Json
+) -> Normalizer:
+    """Complete the settings of a WordPiece vocabulary by those that a file of
+    transformers has for BERT only.
+    """
     is_partial = strip_accents is True and not settings.lowercase
-    _refuse(path, {"words of several Chinese characters": splits_chinese is False, "unaccented capitals": is_partial})
+    _refuse(
+        path,
+        {
+            "words of several Chinese characters": splits_chinese is False,
+            "unaccented capitals": is_partial,
+        },
+    )
     keeps = settings.keep_accents if strip_accents is None else strip_accents is False
     return Normalizer(settings.lowercase, settings.lowercase and keeps)
 
@@ -231,33 +369,60 @@ def as_bert(settings: Normalizer, path: Path, strip_accents: Json, splits_chines
 def _refuse(path: Path, faults: Mapping[str, bool]) -> None:
     if found := ", ".join(fault for fault, is_there in faults.items() if is_there):
         what = f"{path} describes a tokenizer of a kind that ALBERT does not use"
-        advice = "put the model's spiece.model next to it, which takes precedence, or choose another model"
+        advice = (
+            "put the model's spiece.model next to it, which takes precedence, or choose"
+            " another model"
+        )
         raise NoVocabularyError("LB-244", what, received=found, next=advice)
 
 
-def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]) -> list[Piece]:
-    """Return the pieces in order, with the kinds and scores of sentencepiece's own file.
+def restore(
+    scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]
+) -> list[Piece]:
+    """Return the pieces in order, with the kinds and scores of sentencepiece's own
+    file.
 
-    `unknown` is the id of the unknown piece, `control` the control pieces. A `tokenizer.json` has only pieces and
-    scores, and some scores encode rules: transformers 4 and we subtract 100 from pieces that end in a digit and a
-    comma; we write the score that sentencepiece gives to user-defined pieces, where transformers writes 0.
+    `unknown` is the id of the unknown piece, `control` the control pieces. A
+    `tokenizer.json` has only pieces and scores, and some scores encode rules:
+    transformers 4 and we subtract 100 from pieces that end in a digit and a comma; we
+    write the score that sentencepiece gives to user-defined pieces, where transformers
+    writes 0.
     """
-    best = float(np.float32(max((score for text, score in scores if score and text not in control), default=0.0)))
+    best = float(
+        np.float32(
+            max(
+                (score for text, score in scores if score and text not in control),
+                default=0.0,
+            )
+        )
+    )
     pieces = []
     for index, (text, score) in enumerate(scores):
         if index == unknown or text in control:
-            pieces.append(Piece(text, 0.0, models.UNKNOWN if index == unknown else models.CONTROL))
+            pieces.append(
+                Piece(text, 0.0, models.UNKNOWN if index == unknown else models.CONTROL)
+            )
         # 0: no normal piece has the probability 1
-        elif score == 0 or math.isclose(score, user_defined_score(text, best), rel_tol=PRECISION):
+        elif score == 0 or math.isclose(
+            score, user_defined_score(text, best), rel_tol=PRECISION
+        ):
             pieces.append(Piece(text, 0.0, models.USER_DEFINED))
         else:
             pieces.append(Piece(text, score, models.NORMAL))
-    # A score of -109 may be genuine: a vocabulary trained here has it from the start. But sentencepiece's scores have
-    # 32 bits, and minus 100 many need more (121 of 141 official ones): the 100 is added back if only then all fit.
-    commas = [i for i, p in enumerate(pieces) if p.kind == models.NORMAL and ends_in_number_comma(p.text)]
+    # A score of -109 may be genuine: a vocabulary trained here has it from the start.
+    # But sentencepiece's scores have 32 bits, and minus 100 many need more (121 of 141
+    # official ones): the 100 is added back if only then all fit.
+    commas = [
+        i
+        for i, p in enumerate(pieces)
+        if p.kind == models.NORMAL and ends_in_number_comma(p.text)
+    ]
     lowered = np.array([pieces[index].score for index in commas])
     raised = lowered + models.NUMBER_COMMA_PENALTY
-    have_32_bits = [np.allclose(x.astype(np.float32), x, rtol=PRECISION, atol=0) for x in (lowered, raised)]
+    have_32_bits = [
+        np.allclose(x.astype(np.float32), x, rtol=PRECISION, atol=0)
+        for x in (lowered, raised)
+    ]
     if have_32_bits == [False, True]:
         for index, score in zip(commas, raised.tolist(), strict=True):
             pieces[index] = pieces[index]._replace(score=score)
@@ -265,14 +430,29 @@ def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Conta
 
 
 def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[str]:
-    """Return the tokens that are marked as special; tokens outside of the vocabulary are refused."""
+    """Return the tokens that are marked as special; tokens outside of the vocabulary
+    are refused.
+    """
     added = _Added.model_validate(table).added_tokens or []
-    new = {token.content for token in added if token.content not in ids and token.id >= len(ids)}
-    wrong = [f"{t.content} {t.id}" for t in added if t.content not in new and ids.get(t.content) != t.id]
+    new = {
+        token.content
+        for token in added
+        if token.content not in ids and token.id >= len(ids)
+    }
+    wrong = [
+        f"{t.content} {t.id}"
+        for t in added
+        if t.content not in new and ids.get(t.content) != t.id
+    ]
     if wrong:
-        raise ValueError(f"added tokens contradict the vocabulary: {', '.join(wrong[:5])}")
+        raise ValueError(
+            f"added tokens contradict the vocabulary: {', '.join(wrong[:5])}"
+        )
     if new:
-        what = f"tokens were added to the vocabulary of {path}: litebert cannot split them off"
+        what = (
+            f"tokens were added to the vocabulary of {path}: litebert cannot split"
+            " them off"
+        )
         received = f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)"
         advice = "delete them from added_tokens there to read them like any other words"
         raise NoVocabularyError("LB-246", what, received=received, next=advice)
@@ -281,6 +461,14 @@ def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[
 
 def _steps(table: JsonTable, stage: str) -> list[JsonTable]:
     whole = table.get(stage)
-    steps = whole.get("normalizers", whole.get("pretokenizers", [whole])) if isinstance(whole, dict) else []
+    steps = (
+        whole.get("normalizers", whole.get("pretokenizers", [whole]))
+        if isinstance(whole, dict)
+        else []
+    )
     listed = steps if isinstance(steps, list) else []
-    return [step for step in listed if isinstance(step, dict) and isinstance(step.get("type"), str)]
+    return [
+        step
+        for step in listed
+        if isinstance(step, dict) and isinstance(step.get("type"), str)
+    ]

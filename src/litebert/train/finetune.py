@@ -1,4 +1,6 @@
-"""Fine-tune a pretrained model on a task: the data and every setting, the plan, the training, the result."""
+"""Fine-tune a pretrained model on a task: the data and every setting, the plan, the
+training, the result.
+"""
 
 import json
 import math
@@ -18,20 +20,47 @@ from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, checkpoint_gradients
 from litebert.files import write_json, write_text
-from litebert.folder import hash_weights, load_model, read_config, read_head, read_sentence_vectors, start_from
+from litebert.folder import (
+    hash_weights,
+    load_model,
+    read_config,
+    read_head,
+    read_sentence_vectors,
+    start_from,
+)
 from litebert.hub import locate
 from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule, use_average
 from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
-from litebert.tasks.finetuning import Finetuning, LabelledSet, adapt_defaults, add_teacher_logits, baseline, doubts
+from litebert.tasks.finetuning import (
+    Finetuning,
+    LabelledSet,
+    adapt_defaults,
+    add_teacher_logits,
+    baseline,
+    doubts,
+)
 from litebert.tasks.kinds.family import Dataset, Example, Feature
 from litebert.tasks.kinds.text import SingleLabel, TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
-from litebert.train.loop import Estimate, faster_precision, measure_needs, process_bytes, train
-from litebert.train.run import RunLog, begin, choose_device, session, threads, write_model
+from litebert.train.loop import (
+    Estimate,
+    faster_precision,
+    measure_needs,
+    process_bytes,
+    train,
+)
+from litebert.train.run import (
+    RunLog,
+    begin,
+    choose_device,
+    session,
+    threads,
+    write_model,
+)
 
 PROBED = 8  # the most features in the larger of a plan's two probes
 
@@ -45,38 +74,68 @@ def finetune(
     is_quiet: bool = False,
     world: World = ALONE,
 ) -> int:
-    """Fine-tune as configured, or resume an interrupted run of the same configuration; return the exit code.
+    """Fine-tune as configured, or resume an interrupted run of the same configuration;
+    return the exit code.
 
-    `prepared` is what a plan has already read for this configuration and folder. A new seed of a `group`, the folder of
-    several seeds, has the precision of the others, and must have their settings. The run writes `model` (the last
-    step), `best` (the best evaluation by the key measure) and `result.json`, which reports both and never mixes them.
+    `prepared` is what a plan has already read for this configuration and folder. A new
+    seed of a `group`, the folder of several seeds, has the precision of the others, and
+    must have their settings. The run writes `model` (the last step), `best` (the best
+    evaluation by the key measure) and `result.json`, which reports both and never mixes
+    them.
     """
     with session(folder, world) as opened:
-        prepared = prepared or prepare(resolved, group if group and not is_run(folder) else folder)
+        prepared = prepared or prepare(
+            resolved, group if group and not is_run(folder) else folder
+        )
         # all processes use what the first one measured on its machine
-        config = FinetuneConfig.model_validate(world.from_first(partial(prepared.config.model_dump, mode="json")))
-        prepared = replace(prepared, resolved=Resolved(config, prepared.resolved.origins))
-        settings, tokenizer, key = config.train, prepared.tokenizer, prepared.key_measure
-        family, held_out = prepared.dataset.family, prepared.held_out
-        if begin(folder, prepared.resolved, data=prepared.data, group=group, world=world):
+        config = FinetuneConfig.model_validate(
+            world.from_first(partial(prepared.config.model_dump, mode="json"))
+        )
+        prepared = replace(
+            prepared, resolved=Resolved(config, prepared.resolved.origins)
+        )
+        settings = config.train
+        tokenizer = prepared.tokenizer
+        key = prepared.key_measure
+        family = prepared.dataset.family
+        held_out = prepared.held_out
+        if begin(
+            folder, prepared.resolved, data=prepared.data, group=group, world=world
+        ):
             return 0
         with threads(settings.threads):
-            network = prepared.network(torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0)))
+            network = prepared.network(
+                torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0))
+            )
             log = RunLog(opened, settings, is_quiet)
             start = None if config.model.random else start_from(network, prepared.start)
             network.to(choose_device(settings.device)).train()
             if start is None:
-                log.say("random weights, as configured: nothing was taken from the model")
-            else:  # list new and left-out modules; the parameters of a module are listed as one
-                for text, names in (("new, not pretrained", start.fresh), ("left out", start.dropped)):
+                log.say(
+                    "random weights, as configured: nothing was taken from the model"
+                )
+            else:
+                # list new and left-out modules; the parameters of a module are listed
+                # as one
+                for text, names in (
+                    ("new, not pretrained", start.fresh),
+                    ("left out", start.dropped),
+                ):
                     if names:
-                        log.say(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
+                        log.say(
+                            f"{text}:"
+                            f" {', '.join(sorted({name.rpartition('.')[0] for name in names}))}"
+                        )
                 for note in start.notes:
                     log.say(f"note: {note}")
             optim = config.optim
-            optimizer = build_optimizer(optim, network.named_parameters(), head_scale=optim.head_rate_scale)
+            optimizer = build_optimizer(
+                optim, network.named_parameters(), head_scale=optim.head_rate_scale
+            )
             teacher = config.teacher if config.teacher.run else None
-            task = Finetuning(network, family, prepared.features, held_out, settings, teacher, world)
+            task = Finetuning(
+                network, family, prepared.features, held_out, settings, teacher, world
+            )
             if not train(task, config, log, optimizer, tokenizer, key_measure=key):
                 return opened.exit_code()
         if not world.is_first:
@@ -86,7 +145,10 @@ def finetune(
             answers = dict[str, list[AnswerRow]]()
             for name, given_answers in task.answers().items():
                 answers[name] = family.rows(held_out[name].examples, given_answers)
-                rows = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in answers[name])
+                rows = (
+                    json.dumps(asdict(row), ensure_ascii=False) + "\n"
+                    for row in answers[name]
+                )
                 write_text(folder / "answers" / f"{name}.jsonl", "".join(rows))
             evaluated = Run(folder).evaluations
             result = Result(
@@ -99,22 +161,32 @@ def finetune(
                 start=str(config.model.start),
                 fresh=() if start is None else start.fresh,
                 baseline=prepared.baseline,
-                doubts=doubts(key, evaluated[-1].values, prepared.baseline, answers, family.baseline),
+                doubts=doubts(
+                    key,
+                    evaluated[-1].values,
+                    prepared.baseline,
+                    answers,
+                    family.baseline,
+                ),
             )
             for line in result.doubts:
                 log.say(f"warning: {line}")
-            write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
+            write_json(
+                folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True)
+            )
             write_card(folder / "best")
             write_model(folder / "model", network, tokenizer, has_card=True)
         return 0
 
 
-# ---- preparation: data, settings and defaults before the first step -------------------------------------------------
+# ---- preparation: data, settings and defaults before the first step ------------------
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data, the network's shape and all settings, including those derived from network, data and machine."""
+    """The data, the network's shape and all settings, including those derived from
+    network, data and machine.
+    """
 
     resolved: Resolved[FinetuneConfig]
     network_config: AlbertConfig
@@ -136,16 +208,26 @@ class Prepared:
 
     @property
     def key_measure(self) -> str:
-        """The measure, on the first held-out set, that decides which evaluation is best."""
+        """The measure, on the first held-out set, that decides which evaluation is
+        best.
+        """
         dataset = self.dataset
         prefix = f"{dataset.dev_splits[0]}_" if len(dataset.dev_splits) > 1 else ""
         return f"{prefix}{dataset.key_measure}"
 
     def network(self, generator: torch.Generator | None = None) -> AlbertForTask:
         """Return the network with random weights."""
-        train, head = self.config.train, self.dataset.family.head
-        dtype, has_exits = DTYPES[train.precision], train.exits
-        network = AlbertForTask(self.network_config, head, has_exits=has_exits, dtype=dtype, generator=generator)
+        train = self.config.train
+        head = self.dataset.family.head
+        dtype = DTYPES[train.precision]
+        has_exits = train.exits
+        network = AlbertForTask(
+            self.network_config,
+            head,
+            has_exits=has_exits,
+            dtype=dtype,
+            generator=generator,
+        )
         if train.gradient_checkpointing:
             checkpoint_gradients(network.albert)
         return network
@@ -153,36 +235,68 @@ class Prepared:
 
 def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     """Read the data and the model's shape, and choose the defaults; write nothing."""
-    config, train = resolved.config, resolved.config.train
+    config = resolved.config
+    train = resolved.config.train
     start = locate(config.model.start)
-    tokenizer, shape = Tokenizer.load(start), read_config(start)
+    tokenizer = Tokenizer.load(start)
+    shape = read_config(start)
     dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
 
-    # By default a classifier's head reads the mean of the tokens if the starting model makes its text vectors like
-    # this, since its [CLS] was not trained to hold the text. Otherwise, and in other tasks, the head reads [CLS].
-    pooling, is_of_texts = config.model.pooling, isinstance(dataset.family, TextClassification)
+    # By default a classifier's head reads the mean of the tokens if the starting model
+    # makes its text vectors like this, since its [CLS] was not trained to hold the
+    # text. Otherwise, and in other tasks, the head reads [CLS].
+    pooling = config.model.pooling
+    is_of_texts = isinstance(dataset.family, TextClassification)
     has_choice = is_of_texts and not train.exits
-    has_wrong_exits = train.exits and (not is_of_texts or config.teacher.run is not None)
+    has_wrong_exits = train.exits and (
+        not is_of_texts or config.teacher.run is not None
+    )
     if has_wrong_exits or (pooling == "mean" and not has_choice):
         setting = "train.exits" if has_wrong_exits else "model.pooling=mean"
-        what, advice = f"{dataset.name} cannot be trained with {setting}", f"omit {setting}"
-        received = f"{dataset.family.head.kind}, train.exits={train.exits}, teacher.run={config.teacher.run}"
-        expected = "labels or scores of texts or pairs; and exits without a teacher or model.pooling=mean"
-        raise LitebertError("LB-518", what, received=received, expected=expected, next=advice)
-    weights, head = config.task.class_weights, dataset.family.head
-    fits = isinstance(dataset.family, SingleLabel) and weights and len(weights) == len(head.labels)
+        what = f"{dataset.name} cannot be trained with {setting}"
+        advice = f"omit {setting}"
+        received = (
+            f"{dataset.family.head.kind}, train.exits={train.exits},"
+            f" teacher.run={config.teacher.run}"
+        )
+        expected = (
+            "labels or scores of texts or pairs; and exits without a teacher or"
+            " model.pooling=mean"
+        )
+        raise LitebertError(
+            "LB-518", what, received=received, expected=expected, next=advice
+        )
+    weights = config.task.class_weights
+    head = dataset.family.head
+    fits = (
+        isinstance(dataset.family, SingleLabel)
+        and weights
+        and len(weights) == len(head.labels)
+    )
     if weights and not (fits and min(weights) >= 0 < max(weights)):
-        what, received = "task.class_weights does not fit the task", f"{[*weights]} for {head}"
-        expected = "a weight for each label, where a text has exactly one; none below 0, not all 0"
-        raise LitebertError("LB-517", what, received=received, expected=expected, next="omit or correct it")
+        what = "task.class_weights does not fit the task"
+        received = f"{[*weights]} for {head}"
+        expected = (
+            "a weight for each label, where a text has exactly one; none below 0, not"
+            " all 0"
+        )
+        raise LitebertError(
+            "LB-517",
+            what,
+            received=received,
+            expected=expected,
+            next="omit or correct it",
+        )
     if pooling == "auto":
         pooling = "mean" if has_choice and _gives_means(start) else "cls"
     if pooling == "mean":
-        family, head = dataset.family, dataset.family.head.model_copy(update={"kind": "vector-classification"})
+        family = dataset.family
+        head = dataset.family.head.model_copy(update={"kind": "vector-classification"})
         dataset = replace(dataset, family=replace(family, head=head))
 
     # the examples, each with the outputs of the teacher, which is not needed after this
-    data, family = Path(config.data.folder or str(config.data.train)), dataset.family
+    data = Path(config.data.folder or str(config.data.train))
+    family = dataset.family
     longest = min(config.task.max_length, shape.max_position_embeddings)
     encode = partial(family.features, tokenizer=tokenizer, max_length=longest)
     examples = dataset.read(data, "train")
@@ -190,39 +304,76 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     if not features:
         what = f"there are no examples of {dataset.name} to train on in {data}"
         raise LitebertError("LB-513", what, next=f"ls -l {data}")
-    given = {name: value for name in DROPOUTS if (value := getattr(config.model, name)) is not None}
+    given = {
+        name: value
+        for name in DROPOUTS
+        if (value := getattr(config.model, name)) is not None
+    }
     shape = shape.model_copy(update=given)
-    described: dict[str, JsonValue] = {"tokenizer": tokenizer.hash, "task": dataset.name, **dataset.settled}
+    described: dict[str, JsonValue] = {
+        "tokenizer": tokenizer.hash,
+        "task": dataset.name,
+        **dataset.settled,
+    }
     described["start"] = None if config.model.random else hash_weights(start)
-    described["shape of the start"] = shape.model_dump(mode="json", exclude_defaults=True)
+    described["shape of the start"] = shape.model_dump(
+        mode="json", exclude_defaults=True
+    )
     if config.teacher.run:
         run = Path(config.teacher.run)
         teacher = run / "model" if is_run(run) else locate(config.teacher.run)
         described["teacher"] = hash_weights(teacher)
         network = load_model(teacher).network.to(choose_device(train.device))
         longest = min(config.task.max_length, network.config.max_position_embeddings)
-        features = add_teacher_logits(family, features, examples, network, Tokenizer.load(teacher), max_length=longest)
-    described |= {"training examples": len({each.example for each in features}), "training features": len(features)}
+        features = add_teacher_logits(
+            family,
+            features,
+            examples,
+            network,
+            Tokenizer.load(teacher),
+            max_length=longest,
+        )
+    described |= {
+        "training examples": len({each.example for each in features}),
+        "training features": len(features),
+    }
     described["train hash"] = _hash_examples(examples)
     held_out = {}
     for split in dataset.dev_splits:
         labelled = dataset.read(data, split)
         held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
-        described |= {f"{split} examples": len(labelled), f"{split} hash": _hash_examples(labelled)}
+        described |= {
+            f"{split} examples": len(labelled),
+            f"{split} hash": _hash_examples(labelled),
+        }
 
-    # the defaults that suit the network and the data, then steps, evaluations, and this machine's precision
-    suited = adapt_defaults(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
+    # the defaults that suit the network and the data, then steps, evaluations, and this
+    # machine's precision
+    suited = adapt_defaults(
+        resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean"
+    )
     train = suited.config.train
-    steps, precision = train.steps or max(1, round(train.epochs * len(features) / train.batch_size)), train.precision
-    build_schedule(suited.config.optim, total_steps=steps)  # raises for a warm-up that is too long, before any work
-    eval_every = train.eval_every or min(math.ceil(len(features) / train.batch_size), steps)  # every epoch
+    steps = train.steps or max(
+        1, round(train.epochs * len(features) / train.batch_size)
+    )
+    precision = train.precision
+    # raises for a warm-up that is too long, before any work
+    build_schedule(suited.config.optim, total_steps=steps)
+    # every epoch
+    eval_every = train.eval_every or min(
+        math.ceil(len(features) / train.batch_size), steps
+    )
     if precision == "auto":
         recorded = Run(folder).settings.get("train.precision")
         precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]
-    train = train.model_copy(update={"steps": steps, "eval_every": eval_every, "precision": precision})
+    train = train.model_copy(
+        update={"steps": steps, "eval_every": eval_every, "precision": precision}
+    )
     model = config.model.model_copy(update={"pooling": pooling})
     return Prepared(
-        resolved=suited.fill_measured(suited.config.model_copy(update={"model": model, "train": train})),
+        resolved=suited.fill_measured(
+            suited.config.model_copy(update={"model": model, "train": train})
+        ),
         network_config=shape,
         dataset=dataset,
         tokenizer=tokenizer,
@@ -247,28 +398,46 @@ def _gives_means(start: Path) -> bool:
     try:
         vectors = read_sentence_vectors(start)
     except LitebertError as error:
-        if error.code != "LB-672":  # unsupported vectors; the encoder can be trained all the same
+        # unsupported vectors; the encoder can be trained all the same
+        if error.code != "LB-672":
             raise
         return False
     return vectors is not None and vectors.pooling == "mean"
 
 
-def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> tuple[Prepared, Estimate]:
+def plan_finetuning(
+    resolved: Resolved[FinetuneConfig], folder: Path
+) -> tuple[Prepared, Estimate]:
     """Prepare a run and time a small batch of typical length; write nothing."""
     prepared = prepare(resolved, folder)
-    config, train = prepared.config, prepared.config.train
+    config = prepared.config
+    train = prepared.config.train
     device = choose_device(train.device)
     before = process_bytes(device)
     by_length = sorted(prepared.features, key=lambda feature: feature.num_tokens)
-    make = partial(Finetuning, prepared.network().to(device), prepared.dataset.family, held_out={})
+    make = partial(
+        Finetuning, prepared.network().to(device), prepared.dataset.family, held_out={}
+    )
 
     def probe(number: int) -> Any:
-        places = torch.linspace(0, len(by_length) - 1, number + 2)[1:-1].round().int().tolist()
-        settings = train.model_copy(update={"batch_size": number, "micro_batch_size": None})
-        return next(make(features=[by_length[place] for place in places], train=settings).batches(0, 1))[0]
+        places = (
+            torch.linspace(0, len(by_length) - 1, number + 2)[1:-1]
+            .round()
+            .int()
+            .tolist()
+        )
+        settings = train.model_copy(
+            update={"batch_size": number, "micro_batch_size": None}
+        )
+        return next(
+            make(
+                features=[by_length[place] for place in places], train=settings
+            ).batches(0, 1)
+        )[0]
 
     at_once = train.micro_batch_size or train.batch_size
-    large, mean = min(PROBED, max(2, at_once)), prepared.mean_tokens
+    large = min(PROBED, max(2, at_once))
+    mean = prepared.mean_tokens
     needs = measure_needs(
         make(features=prepared.features, train=train),
         config,

@@ -1,4 +1,6 @@
-"""Pretrain an ALBERT, with or without a teacher: settings and initial weights, begin or resume, train, save."""
+"""Pretrain an ALBERT, with or without a teacher: settings and initial weights, begin or
+resume, train, save.
+"""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -19,44 +21,97 @@ from litebert.folder import hash_weights, read_config, start_from
 from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
-from litebert.optim import MomentOptimizer, build_optimizer, load_state_tensors, use_average
+from litebert.optim import (
+    MomentOptimizer,
+    build_optimizer,
+    load_state_tensors,
+    use_average,
+)
 from litebert.runs import Run
-from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, expected_value, is_typed
+from litebert.settings import (
+    DEFAULT,
+    MEASURED,
+    TOKENIZER,
+    Resolved,
+    expected_value,
+    is_typed,
+)
 from litebert.tasks.distillation import Distillation, Teacher, begin_as_teacher
 from litebert.tasks.pretraining import Pretraining, Task, attend_locally
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.loop import Estimate, estimate, faster_precision, fit_steps, train
-from litebert.train.run import RunLog, begin, choose_device, session, threads, write_model
+from litebert.train.run import (
+    RunLog,
+    begin,
+    choose_device,
+    session,
+    threads,
+    write_model,
+)
 from litebert.train.sources import Sources, loader_for, plain_text_config
 
-FROM_TEACHER = ("hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "num_hidden_layers")
-# blocks of a student: with six layers, three reach in 2 minutes what one reaches in 115 (benchmarks/distillation)
+FROM_TEACHER = (
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "num_hidden_layers",
+)
+# blocks of a student: with six layers, three reach in 2 minutes what one reaches in 115
+# (benchmarks/distillation)
 STUDENT_GROUPS = 3
-FIT_TEXTS = 256  # to fit the embedding projection on: some 10,000 tokens for E + 1 unknowns per hidden unit
-SHARDS_COUNTED = 8  # shards of a large corpus in which pieces are counted, to initialise the output bias
+# to fit the embedding projection on: some 10,000 tokens for E + 1 unknowns per hidden
+# unit
+FIT_TEXTS = 256
+# shards of a large corpus in which pieces are counted, to initialise the output bias
+SHARDS_COUNTED = 8
 
 
-def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool = False, world: World = ALONE) -> int:
-    """Pretrain as configured, or resume an interrupted run of the same configuration; return the exit code."""
+def pretrain(
+    resolved: Resolved[PretrainConfig],
+    folder: Path,
+    *,
+    is_quiet: bool = False,
+    world: World = ALONE,
+) -> int:
+    """Pretrain as configured, or resume an interrupted run of the same configuration;
+    return the exit code.
+    """
     with session(folder, world) as opened:
         sources = Sources.open(resolved.config)
-        found = world.from_first(lambda: complete(resolved, sources, folder)[0].model_dump(mode="json"))
+        found = world.from_first(
+            lambda: complete(resolved, sources, folder)[0].model_dump(mode="json")
+        )
         config = PretrainConfig.model_validate(found)
-        settings, start, named = config.train, config.start.model, config.distil.teacher
+        settings = config.train
+        start = config.start.model
+        named = config.distil.teacher
         settled = resolved.fill_measured(config)
-        for name, origin in settled.origins.items():  # the shape comes from the vocabulary or the starting model
+        # the shape comes from the vocabulary or the starting model
+        for name, origin in settled.origins.items():
             if name.startswith("model.") and origin == MEASURED:
-                of_text = not start and (name == "model.vocab_size" or name.endswith("_token_id"))
+                of_text = not start and (
+                    name == "model.vocab_size" or name.endswith("_token_id")
+                )
                 begins = start or named
-                settled.origins[name] = f"start {begins}" if begins and not of_text else TOKENIZER
-        of_teacher: dict[str, Json] = {"teacher": hash_weights(locate(named))} if named else {}
+                settled.origins[name] = (
+                    f"start {begins}" if begins and not of_text else TOKENIZER
+                )
+        of_teacher: dict[str, Json] = (
+            {"teacher": hash_weights(locate(named))} if named else {}
+        )
         if begin(folder, settled, data=sources.describe() | of_teacher, world=world):
             return 0
         with threads(settings.threads):
             # a student is initialised from its teacher on the CPU, before either moves
-            device, dtype = choose_device(settings.device), DTYPES[settings.precision]
-            teacher = Teacher.load(locate(named), sources.tokenizer, dtype=dtype) if named else None
+            device = choose_device(settings.device)
+            dtype = DTYPES[settings.precision]
+            teacher = (
+                Teacher.load(locate(named), sources.tokenizer, dtype=dtype)
+                if named
+                else None
+            )
             network = new_network(config, sources, teacher)
             network.to(device).train()
             if teacher:
@@ -65,14 +120,30 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
                 checkpoint_gradients(network.albert)
             log = RunLog(opened, settings, is_quiet)
             optimizer = build_optimizer(config.optim, network.named_parameters())
-            fresh = take_start(network, optimizer, config, sources.tokenizer, log) if start else network.state_dict()
+            fresh = (
+                take_start(network, optimizer, config, sources.tokenizer, log)
+                if start
+                else network.state_dict()
+            )
             if not sources.teaches_order(config):
-                network.untrained = frozenset(n for n in fresh if n.startswith(("sentence_order.", "albert.pooler.")))
-                why = "no document has two sentences (see --language, --sentences), or objective.sentence=none"
-                log.say(f"sentence order is not learnt: {why}", is_warning=config.objective.sentence != "none")
+                network.untrained = frozenset(
+                    n
+                    for n in fresh
+                    if n.startswith(("sentence_order.", "albert.pooler."))
+                )
+                why = (
+                    "no document has two sentences (see --language, --sentences), or"
+                    " objective.sentence=none"
+                )
+                log.say(
+                    f"sentence order is not learnt: {why}",
+                    is_warning=config.objective.sentence != "none",
+                )
             task = task_of(network, config, sources, teacher, world)
             key = "masked_lm_accuracy" if settings.keep_best else None
-            if not train(task, config, log, optimizer, sources.tokenizer, key_measure=key):
+            if not train(
+                task, config, log, optimizer, sources.tokenizer, key_measure=key
+            ):
                 return opened.exit_code()
         if world.is_first:
             with use_average(optimizer):
@@ -81,9 +152,15 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
 
 
 def task_of(
-    network: AlbertForPretraining, config: PretrainConfig, sources: Sources, teacher: Teacher | None, world: World
+    network: AlbertForPretraining,
+    config: PretrainConfig,
+    sources: Sources,
+    teacher: Teacher | None,
+    world: World,
 ) -> Task[Any]:
-    """Return the task of the run: pretraining, and with a teacher distillation as well."""
+    """Return the task of the run: pretraining, and with a teacher distillation as
+    well.
+    """
     task = Pretraining(
         network,
         open_loader=sources.batches(config),
@@ -105,7 +182,7 @@ def task_of(
     )
 
 
-# ---- settings that are completed before a run -----------------------------------------------------------------------
+# ---- settings that are completed before a run ----------------------------------------
 
 
 def plan(
@@ -121,13 +198,20 @@ def plan(
 
 
 def complete(
-    resolved: Resolved[PretrainConfig], sources: Sources | None, folder: Path, *, vocab_size: int | None = None
+    resolved: Resolved[PretrainConfig],
+    sources: Sources | None,
+    folder: Path,
+    *,
+    vocab_size: int | None = None,
 ) -> tuple[PretrainConfig, Estimate | None]:
-    """Fill in what depends on the data, and what depends on this machine: precision, threads and steps.
+    """Fill in what depends on the data, and what depends on this machine: precision,
+    threads and steps.
 
-    What a run that has begun, or a plan, measured is kept. Also return the needs, if they were measured on the way.
+    What a run that has begun, or a plan, measured is kept. Also return the needs, if
+    they were measured on the way.
     """
-    config, tokenizer = resolved.config, sources.tokenizer if sources else None
+    config = resolved.config
+    tokenizer = sources.tokenizer if sources else None
     model = shape_of(resolved, tokenizer)
     shape: dict[str, Json] = {"vocab_size": vocab_size}
     if tokenizer:
@@ -135,49 +219,93 @@ def complete(
         shape |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     config = config.model_copy(update={"model": model.model_copy(update=shape)})
 
-    train, device, run = config.train, choose_device(config.train.device), Run(folder)
+    train = config.train
+    device = choose_device(config.train.device)
+    run = Run(folder)
     changed: dict[str, Json] = {}
     if train.precision == "auto":
-        changed["precision"] = run.settings.get("train.precision") or faster_precision(device)
+        changed["precision"] = run.settings.get("train.precision") or faster_precision(
+            device
+        )
     is_planned = train.minutes is None or resolved.origins["train.steps"] == MEASURED
     is_begun = not is_planned and run.settings.get("train.minutes") == train.minutes
     if is_begun:
-        changed |= {name: run.settings[f"train.{name}"] for name in ("threads", "steps")}
+        changed |= {
+            name: run.settings[f"train.{name}"] for name in ("threads", "steps")
+        }
     config = config.model_copy(update={"train": train.model_copy(update=changed)})
     if is_planned or is_begun:
         return config, None
     return fit_steps(config, device, sources.mean_length(config) if sources else None)
 
 
-def shape_of(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None = None) -> AlbertConfig:
-    """Return the network's configuration: the starting model's, a student's, or the one that is set."""
+def shape_of(
+    resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None = None
+) -> AlbertConfig:
+    """Return the network's configuration: the starting model's, a student's, or the one
+    that is set.
+    """
     config = resolved.config
     if config.start.model:
         return shape_of_start(resolved, tokenizer)
     is_open = _is_usual(resolved.origins["model.vocab_size"])
     if tokenizer and not is_open and config.model.vocab_size != tokenizer.vocab_size:
-        raise _other_shape(resolved, "vocab_size", f"{tokenizer.vocab_size}, the pieces of {config.data.corpus}")
+        raise _other_shape(
+            resolved,
+            "vocab_size",
+            f"{tokenizer.vocab_size}, the pieces of {config.data.corpus}",
+        )
     return shape_of_student(resolved) if config.distil.teacher else config.model
 
 
-def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None) -> AlbertConfig:
-    """Return the starting model's configuration; only its dropouts may be set to other values."""
+def shape_of_start(
+    resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None
+) -> AlbertConfig:
+    """Return the starting model's configuration; only its dropouts may be set to other
+    values.
+    """
     start = str(resolved.config.start.model)
     folder = locate(start)
-    if tokenizer and Tokenizer.load(folder).hash != tokenizer.hash and not resolved.config.start.new_vocabulary:
-        what = "the corpus was made with another tokenizer than the model that training starts from"
-        received, expected = f"tokenizer {tokenizer.hash[:12]} in the corpus", f"that of {start}"
-        advice = f"build the corpus with --tokenizer {start}, or add start.new_vocabulary=true"
-        raise LitebertError("LB-514", what, received=received, expected=expected, next=advice)
-    shape, chosen = read_config(folder), resolved.config.model
-    length, most = resolved.config.objective.max_seq_length, shape.max_position_embeddings
+    if (
+        tokenizer
+        and Tokenizer.load(folder).hash != tokenizer.hash
+        and not resolved.config.start.new_vocabulary
+    ):
+        what = (
+            "the corpus was made with another tokenizer than the model that training"
+            " starts from"
+        )
+        received = f"tokenizer {tokenizer.hash[:12]} in the corpus"
+        expected = f"that of {start}"
+        advice = (
+            f"build the corpus with --tokenizer {start}, or add"
+            " start.new_vocabulary=true"
+        )
+        raise LitebertError(
+            "LB-514", what, received=received, expected=expected, next=advice
+        )
+    shape = read_config(folder)
+    chosen = resolved.config.model
+    length = resolved.config.objective.max_seq_length
+    most = shape.max_position_embeddings
     if length > most:
-        what, advice = f"objective.max_seq_length is above the positions of {start}", f"objective.max_seq_length={most}"
+        what = f"objective.max_seq_length is above the positions of {start}"
+        advice = f"objective.max_seq_length={most}"
         received = f"{length} ({resolved.origins['objective.max_seq_length']})"
-        raise LitebertError("LB-519", what, received=received, expected=f"at most {most}", next=f"set {advice}")
+        raise LitebertError(
+            "LB-519",
+            what,
+            received=received,
+            expected=f"at most {most}",
+            next=f"set {advice}",
+        )
     if tokenizer:
         shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
-    typed = [name for name in AlbertConfig.model_fields if is_typed(resolved.origins[f"model.{name}"])]
+    typed = [
+        name
+        for name in AlbertConfig.model_fields
+        if is_typed(resolved.origins[f"model.{name}"])
+    ]
     for name in typed:
         if name not in DROPOUTS and getattr(chosen, name) != getattr(shape, name):
             raise _other_shape(resolved, name, f"{getattr(shape, name)}, as in {start}")
@@ -189,41 +317,73 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
 
     Its layers share three blocks, unless `num_hidden_groups` or another sharing is set.
     """
-    named, chosen = str(resolved.config.distil.teacher), resolved.config.model
+    named = str(resolved.config.distil.teacher)
+    chosen = resolved.config.model
     teacher = read_config(locate(named))
-    is_open = {name: _is_usual(resolved.origins[f"model.{name}"]) for name in AlbertConfig.model_fields}
-    shape = chosen.model_dump() | {name: getattr(teacher, name) for name in FROM_TEACHER if is_open[name]}
+    is_open = {
+        name: _is_usual(resolved.origins[f"model.{name}"])
+        for name in AlbertConfig.model_fields
+    }
+    shape = chosen.model_dump() | {
+        name: getattr(teacher, name) for name in FROM_TEACHER if is_open[name]
+    }
     if shape["embedding_size"] == shape["hidden_size"]:
-        shape["embedding_projection"] = True  # `begin_as_teacher` fits it to the teacher's word table
+        # `begin_as_teacher` fits it to the teacher's word table
+        shape["embedding_projection"] = True
     if is_open["num_hidden_groups"] and chosen.sharing == "all":
         shape["num_hidden_groups"] = min(STUDENT_GROUPS, shape["num_hidden_layers"])
     for name in FROM_TEACHER[:3]:
-        size, theirs, may_be_less = shape[name], getattr(teacher, name), name == "intermediate_size"
+        size = shape[name]
+        theirs = getattr(teacher, name)
+        may_be_less = name == "intermediate_size"
         if size > theirs or (size < theirs and not may_be_less):
-            raise _other_shape(resolved, name, f"{theirs}{' or less' * may_be_less}, as in {named}")
+            raise _other_shape(
+                resolved, name, f"{theirs}{' or less' * may_be_less}, as in {named}"
+            )
     try:
         return AlbertConfig.model_validate(shape)
-    except ValidationError as error:  # too many groups for the depth that it takes from its teacher
-        raise _other_shape(resolved, "num_hidden_groups", expected_value(error.errors(include_url=False)[0])) from error
+    except ValidationError as error:
+        # too many groups for the depth that it takes from its teacher
+        raise _other_shape(
+            resolved,
+            "num_hidden_groups",
+            expected_value(error.errors(include_url=False)[0]),
+        ) from error
 
 
 def _is_usual(origin: str) -> bool:
     return origin == DEFAULT or origin.startswith("preset ")
 
 
-def _other_shape(resolved: Resolved[PretrainConfig], name: str, theirs: str) -> LitebertError:
-    what = f"model.{name} does not fit the corpus, or the model that training starts from"
-    received = f"{getattr(resolved.config.model, name)} ({resolved.origins[f'model.{name}']})"
-    return LitebertError("LB-515", what, received=received, expected=theirs, next=f"omit model.{name}")
+def _other_shape(
+    resolved: Resolved[PretrainConfig], name: str, theirs: str
+) -> LitebertError:
+    what = (
+        f"model.{name} does not fit the corpus, or the model that training starts from"
+    )
+    received = (
+        f"{getattr(resolved.config.model, name)} ({resolved.origins[f'model.{name}']})"
+    )
+    return LitebertError(
+        "LB-515", what, received=received, expected=theirs, next=f"omit model.{name}"
+    )
 
 
-# ---- the weights ----------------------------------------------------------------------------------------------------
+# ---- the weights ---------------------------------------------------------------------
 
 
-def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | None) -> AlbertForPretraining:
-    """Return the network on the CPU: random or begun as its teacher, with attention and output bias as configured."""
-    generator = torch.Generator().manual_seed(rng.torch_seed(config.train.seed, "init", 0))
-    network = AlbertForPretraining(config.model, dtype=DTYPES[config.train.precision], generator=generator)
+def new_network(
+    config: PretrainConfig, sources: Sources, teacher: Teacher | None
+) -> AlbertForPretraining:
+    """Return the network on the CPU: random or begun as its teacher, with attention and
+    output bias as configured.
+    """
+    generator = torch.Generator().manual_seed(
+        rng.torch_seed(config.train.seed, "init", 0)
+    )
+    network = AlbertForPretraining(
+        config.model, dtype=DTYPES[config.train.precision], generator=generator
+    )
     if config.start.model:
         return network  # `take_start` fills it
     corpus = sources.corpus
@@ -233,26 +393,41 @@ def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | Non
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)
     if config.start.output_bias == "unigram":
-        shards = corpus.shards or corpus.open_shards(range(min(SHARDS_COUNTED, len(corpus.manifest.shards))))
-        network.masked_lm.bias.data.copy_(torch.from_numpy(log_frequencies(shards, config.model.vocab_size)))
+        shards = corpus.shards or corpus.open_shards(
+            range(min(SHARDS_COUNTED, len(corpus.manifest.shards)))
+        )
+        network.masked_lm.bias.data.copy_(
+            torch.from_numpy(log_frequencies(shards, config.model.vocab_size))
+        )
     return network
 
 
 def take_start(
-    network: AlbertForPretraining, optimizer: MomentOptimizer, config: PretrainConfig, tokenizer: Tokenizer, log: RunLog
+    network: AlbertForPretraining,
+    optimizer: MomentOptimizer,
+    config: PretrainConfig,
+    tokenizer: Tokenizer,
+    log: RunLog,
 ) -> Collection[str]:
-    """Copy a model's weights and, if configured, its optimizer's state; return the names of what it lacks."""
-    folder, rows = locate(str(config.start.model)), None
+    """Copy a model's weights and, if configured, its optimizer's state; return the
+    names of what it lacks.
+    """
+    folder = locate(str(config.start.model))
+    rows = None
     log.say(f"starting from {folder}")
     former = Tokenizer.load(folder)
     if former.hash != tokenizer.hash:
-        # a shared piece keeps its vector; any other gets the mean of the old pieces of its text, or that of [UNK]
+        # a shared piece keeps its vector; any other gets the mean of the old pieces of
+        # its text, or that of [UNK]
         known = {piece: [index] for index, piece in enumerate(former.pieces)}
         same = zip(tokenizer.special_ids, former.special_ids, strict=True)
         known |= {tokenizer.pieces[new]: [old] for new, old in same}
         pieces = tokenizer.pieces
         both = zip(pieces, tokenizer.texts, strict=True)
-        rows = [known.get(piece) or former.encode(text).ids or [former.unk_id] for piece, text in both]
+        rows = [
+            known.get(piece) or former.encode(text).ids or [former.unk_id]
+            for piece, text in both
+        ]
         shared = len(set(pieces) & set(former.pieces))
         log.say(f"a new vocabulary: {shared:,} of {len(pieces):,} pieces are shared")
     if fresh := start_from(network, folder, rows=rows).fresh:
@@ -262,9 +437,15 @@ def take_start(
             state = load_file(folder / OPTIMIZER_FILE)
         except (SafetensorError, OSError, ValueError) as error:
             what = f"there is no complete optimizer state in {folder}"
-            expected = "a checkpoint, or a Google checkpoint imported with its optimizer slots"
-            advice = "litebert import google PATH --optimizer, or set start.optimizer=false"
-            raise LitebertError("LB-516", what, received=error, expected=expected, next=advice) from error
+            expected = (
+                "a checkpoint, or a Google checkpoint imported with its optimizer slots"
+            )
+            advice = (
+                "litebert import google PATH --optimizer, or set start.optimizer=false"
+            )
+            raise LitebertError(
+                "LB-516", what, received=error, expected=expected, next=advice
+            ) from error
         load_state_tensors(optimizer, state)
         log.say("also loaded its optimizer's state")
     return fresh

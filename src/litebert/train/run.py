@@ -1,4 +1,6 @@
-"""A run during training: its lock and signals, begin or resume, device and threads, its model, its progress."""
+"""A run during training: its lock and signals, begin or resume, device and threads, its
+model, its progress.
+"""
 
 import math
 import os
@@ -22,7 +24,13 @@ import litebert
 from litebert import files, runs
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.distributed import ALONE, World, world_size
-from litebert.errors import LitebertError, format_count, format_duration, say, show_status
+from litebert.errors import (
+    LitebertError,
+    format_count,
+    format_duration,
+    say,
+    show_status,
+)
 from litebert.files import Json
 from litebert.folder import save_model
 from litebert.hub.card import write_card
@@ -32,19 +40,29 @@ from litebert.settings import Resolved, difference, flatten
 from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
 
-# settings that affect neither the data nor the numbers: a run may resume with other values
-FREE_SETTINGS = {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.keep_every"}
+# settings that affect neither the data nor the numbers: a run may resume with other
+# values
+FREE_SETTINGS = {
+    "train.log_every",
+    "train.save_every",
+    "train.keep_checkpoints",
+    "train.keep_every",
+}
 FREE_SETTINGS |= {"train.loader_workers"}
-FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0  # the longest silence before the first and a later line of progress
+# the longest silence before the first and a later line of progress
+FIRST_LINE_SECONDS = 4.0
+LATER_LINE_SECONDS = 30.0
 STATUS_SECONDS = 0.2  # between two updates of the progress bar
 
 
-# ---- the lock and the signals of a run ------------------------------------------------------------------------------
+# ---- the lock and the signals of a run -----------------------------------------------
 
 
 @dataclass
 class Session:
-    """A run being trained: where, by which processes, since when, and whether it should stop after the current step."""
+    """A run being trained: where, by which processes, since when, and whether it should
+    stop after the current step.
+    """
 
     folder: Path
     world: World = ALONE
@@ -53,29 +71,41 @@ class Session:
     parent: int = field(default_factory=os.getppid)
 
     def should_stop(self) -> bool:
-        """Return whether any process got a signal; processes of torchrun also stop when torchrun is gone."""
+        """Return whether any process got a signal; processes of torchrun also stop when
+        torchrun is gone.
+        """
         if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
             self.signal_number = self.signal_number or signal.SIGHUP
         return self.world.totals(self.signal_number)[0] > 0
 
     def exit_code(self) -> int:
-        """Return the exit code of a run stopped before its last step: 128 + the signal of a process, or 0."""
+        """Return the exit code of a run stopped before its last step: 128 + the signal
+        of a process, or 0.
+        """
         number = max(self.world.gather(self.signal_number))
         return 128 + number if number else 0
 
 
 @contextmanager
 def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
-    """Lock the folder of a run, remove what a killed process left in it, and treat a signal as a request to stop.
+    """Lock the folder of a run, remove what a killed process left in it, and treat a
+    signal as a request to stop.
 
-    A second signal has its usual, immediate effect, but not with several processes: their launcher forwards signals
-    that they have already received, and kills them in the end. An ignored signal (SIGHUP under nohup) stays ignored.
-    Outside the main thread no handlers are set, because Python does not allow it.
+    A second signal has its usual, immediate effect, but not with several processes:
+    their launcher forwards signals that they have already received, and kills them in
+    the end. An ignored signal (SIGHUP under nohup) stays ignored. Outside the main
+    thread no handlers are set, because Python does not allow it.
     """
     opened = Session(folder, world)
     is_main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS} if is_main else {}
-    previous = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
+    handlers = (
+        {number: signal.getsignal(number) for number in STOP_SIGNALS} if is_main else {}
+    )
+    previous = {
+        number: handler
+        for number, handler in handlers.items()
+        if handler is not signal.SIG_IGN
+    }
 
     def request(number: int, _: FrameType | None) -> None:
         opened.signal_number = number
@@ -87,7 +117,12 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
     def busy() -> LitebertError:
         who = holder.read_text("utf-8").strip() if holder.exists() else None
         advice = "wait for it, stop it, or choose another --name"
-        return LitebertError("LB-504", f"another process is training in {folder}", received=who, next=advice)
+        return LitebertError(
+            "LB-504",
+            f"another process is training in {folder}",
+            received=who,
+            next=advice,
+        )
 
     with files.locked(folder, busy) if world.is_first else nullcontext():
         try:
@@ -95,7 +130,9 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
                 signal.signal(number, request)
             if world.is_first:
                 holder.unlink(missing_ok=True)
-                files.append_line(holder, f"pid {os.getpid()} on {socket.gethostname()}")
+                files.append_line(
+                    holder, f"pid {os.getpid()} on {socket.gethostname()}"
+                )
                 for place in (folder, folder / "checkpoints", folder / runs.ANSWERS):
                     files.remove_unfinished(place)
             yield opened
@@ -104,7 +141,7 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
                 signal.signal(number, handler)
 
 
-# ---- begin or resume ------------------------------------------------------------------------------------------------
+# ---- begin or resume -----------------------------------------------------------------
 
 
 def begin(
@@ -115,13 +152,19 @@ def begin(
     group: Path | None = None,
     world: World = ALONE,
 ) -> bool:
-    """Write run.json for a new run, or check that an old one has the same settings and data; in the first process.
+    """Write run.json for a new run, or check that an old one has the same settings and
+    data; in the first process.
 
-    A new seed of a `group`, the folder of several seeds, must have those of the others, too, except for its seed.
-    Return whether the run is finished, that is, has a model: this is written last.
+    A new seed of a `group`, the folder of several seeds, must have those of the others,
+    too, except for its seed. Return whether the run is finished, that is, has a model:
+    this is written last.
     """
     settings = flatten(resolved.config)
-    for name in ("train.batch_size", "distil.texts") if settings.get("distil.teacher") else ("train.batch_size",):
+    for name in (
+        ("train.batch_size", "distil.texts")
+        if settings.get("distil.teacher")
+        else ("train.batch_size",)
+    ):
         if (size := int(str(settings[name]))) < world.size:
             what = "each process needs at least one example of every step"
             received = f"{name}={size} for {world.size} processes"
@@ -129,25 +172,54 @@ def begin(
             raise LitebertError("LB-282", what, received=received, next=advice)
 
     def write_or_check() -> bool:
-        is_new, free, run = not runs.is_run(folder), FREE_SETTINGS, runs.Run(folder)
+        is_new = not runs.is_run(folder)
+        free = FREE_SETTINGS
+        run = runs.Run(folder)
         if is_new and group and runs.Run(group).seeds:
-            free, run = FREE_SETTINGS | {"train.seed"}, runs.Run(group).seeds[0]
-        # settings and data must be those of the run, except for settings that do not affect the numbers
+            free = FREE_SETTINGS | {"train.seed"}
+            run = runs.Run(group).seeds[0]
+        # settings and data must be those of the run, except for settings that do not
+        # affect the numbers
         if runs.is_run(run.folder):
-            binding = [each for each in difference(run.settings, settings) if each.split(":")[0] not in free]
+            binding = [
+                each
+                for each in difference(run.settings, settings)
+                if each.split(":")[0] not in free
+            ]
             binding += [f"data of {each}" for each in difference(run.file.data, data)]
             if binding:
-                what, received = f"{run.folder} was begun with other settings", "; ".join(binding)
-                expected, advice = "the settings in its run.json", "repeat the first command, or choose another --name"
+                what = f"{run.folder} was begun with other settings"
+                received = "; ".join(binding)
+                expected = "the settings in its run.json"
+                advice = "repeat the first command, or choose another --name"
                 if run.settings.keys() != settings.keys():
-                    advice = "another version of litebert began it: resume it with that one, or choose another --name"
-                raise LitebertError("LB-505", what, received=received, expected=expected, next=advice)
+                    advice = (
+                        "another version of litebert began it: resume it with that one,"
+                        " or choose another --name"
+                    )
+                raise LitebertError(
+                    "LB-505", what, received=received, expected=expected, next=advice
+                )
         if is_new:
-            environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}
-            environment |= {"platform": platform.platform(), "threads": torch.get_num_threads()}
-            environment["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-            given = {"origins": resolved.origins, "data": dict(data), "environment": environment}
-            file = runs.RunFile(litebert=litebert.__version__, settings=settings, **given)
+            environment: dict[str, JsonValue] = {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+            }
+            environment |= {
+                "platform": platform.platform(),
+                "threads": torch.get_num_threads(),
+            }
+            environment["gpu"] = (
+                torch.cuda.get_device_name() if torch.cuda.is_available() else None
+            )
+            given = {
+                "origins": resolved.origins,
+                "data": dict(data),
+                "environment": environment,
+            }
+            file = runs.RunFile(
+                litebert=litebert.__version__, settings=settings, **given
+            )
             files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
             return False
         return run.has_model
@@ -155,7 +227,7 @@ def begin(
     return bool(world.from_first(write_or_check))
 
 
-# ---- device and threads ---------------------------------------------------------------------------------------------
+# ---- device and threads --------------------------------------------------------------
 
 
 def choose_device(name: str) -> torch.device:
@@ -173,9 +245,13 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        what, received = "this device cannot be used", f"train.device={name}: {str(error).splitlines()[0]}"
-        expected, advice = "auto, cpu, cuda, cuda:N or mps, as this machine has it", "set train.device=auto"
-        raise LitebertError("LB-507", what, received=received, expected=expected, next=advice) from error
+        what = "this device cannot be used"
+        received = f"train.device={name}: {str(error).splitlines()[0]}"
+        expected = "auto, cpu, cuda, cuda:N or mps, as this machine has it"
+        advice = "set train.device=auto"
+        raise LitebertError(
+            "LB-507", what, received=received, expected=expected, next=advice
+        ) from error
     return device
 
 
@@ -190,7 +266,9 @@ def threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False) -> None:
+def write_model(
+    folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False
+) -> None:
     """Write a model with its tokenizer, and optionally its card, atomically."""
     with files.staged_folder(folder) as staged:
         save_model(network, staged)
@@ -199,42 +277,65 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_car
             write_card(staged, name=str(folder))
 
 
-# ---- progress: lines on stderr, rows in metrics.jsonl ---------------------------------------------------------------
+# ---- progress: lines on stderr, rows in metrics.jsonl --------------------------------
 
 
 @dataclass
 class RunLog:
-    """Writes rows and lines in the first process, and measures the time of training and evaluation."""
+    """Writes rows and lines in the first process, and measures the time of training and
+    evaluation.
+    """
 
     session: Session
     train: TrainConfig
     is_quiet: bool = False
-    ends: float | None = None  # time.monotonic() at the end of a run by the clock; its number of steps is an estimate
+    # time.monotonic() at the end of a run by the clock; its number of steps is an
+    # estimate
+    ends: float | None = None
     evaluation_seconds: float = 0.0  # of the last one
     total_steps: int = 0
     tokens: int = 0  # since the last report, or the beginning
-    _since: float = field(default_factory=time.monotonic)  # the last report, or the beginning
+    # the last report, or the beginning
+    _since: float = field(default_factory=time.monotonic)
     _last_step: int = 0  # of that report
     _pace: float = 0.0  # seconds per step
     _shown: float = field(default_factory=time.monotonic)
     _patience: float = FIRST_LINE_SECONDS
 
     def begin(self, step: int, total_steps: int) -> None:
-        """Report that training begins or resumes after `step`; drop the rows of later steps: they will be redone."""
-        for line in runs.truncate_after(self.session.folder, step or -1) if self.session.world.is_first else ():
-            self.say(f"line {line} of metrics.jsonl is damaged, moved to {runs.DAMAGED_FILE}")
-        self._since, self._last_step, self.total_steps = time.monotonic(), step, total_steps
-        verb, on = "resuming" if step else "training", format_count(torch.get_num_threads(), "thread")
+        """Report that training begins or resumes after `step`; drop the rows of later
+        steps: they will be redone.
+        """
+        for line in (
+            runs.truncate_after(self.session.folder, step or -1)
+            if self.session.world.is_first
+            else ()
+        ):
+            self.say(
+                f"line {line} of metrics.jsonl is damaged, moved to {runs.DAMAGED_FILE}"
+            )
+        self._since = time.monotonic()
+        self._last_step = step
+        self.total_steps = total_steps
+        verb = "resuming" if step else "training"
+        on = format_count(torch.get_num_threads(), "thread")
         self.say(f"{verb} from step {step:,} of {total_steps:,} on {on}")
 
     def advance(self, step: int, total_steps: int) -> None:
-        """Count a step: update the progress bar, or print a line after a long silence."""
-        self.total_steps, now = total_steps, time.monotonic()
+        """Count a step: update the progress bar, or print a line after a long
+        silence.
+        """
+        self.total_steps = total_steps
+        now = time.monotonic()
         is_live = sys.stderr.isatty() and not self.is_quiet
-        if step == self._last_step or now - self._shown <= (STATUS_SECONDS if is_live else self._patience):
+        if step == self._last_step or now - self._shown <= (
+            STATUS_SECONDS if is_live else self._patience
+        ):
             return
         left = self._left(step, (now - self._since) / (step - self._last_step))
-        line = f"step {step}/{total_steps}  left {left}  {memory_bytes() / 2**30:.1f} GB"
+        line = (
+            f"step {step}/{total_steps}  left {left}  {memory_bytes() / 2**30:.1f} GB"
+        )
         if is_live:
             self._shown = now
             show_status(step, total_steps, line)
@@ -242,30 +343,44 @@ class RunLog:
             self.say(line)
             self._patience = LATER_LINE_SECONDS
 
-    def training(self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]) -> None:
+    def training(
+        self,
+        step: int,
+        tokens: int,
+        measures: dict[str, float],
+        rates: dict[str, float],
+    ) -> None:
         """Report the steps since the last report: their mean losses and their speed."""
         now = time.monotonic()
         seconds = max(now - self._since, 1e-9)
         # seconds per step, smoothed: other programs on the machine come and go
         pace = seconds / max(1, step - self._last_step)
         self._pace = 0.7 * self._pace + 0.3 * pace if self._pace else pace
-        self._since, self._last_step = now, step
-        speed, self.tokens = self.tokens / seconds, 0  # a resumed run reports steps that were done before, too
+        self._since = now
+        self._last_step = step
+        # a resumed run reports steps that were done before, too
+        speed = self.tokens / seconds
+        self.tokens = 0
         counts = {"tokens": tokens, "tokens_per_second": round(speed, 1)}
         self._record({"kind": "train", "step": step, **measures, **rates, **counts})
         self.say(
-            f"step {step:>{len(str(self.total_steps))}}/{self.total_steps}  {self._words(measures)}  "
-            f"lr {rates['learning_rate']:.2e}  {speed:,.0f} tok/s  left {self._left(step, self._pace)}  "
-            f"{memory_bytes() / 2**30:.1f} GB"
+            f"step {step:>{len(str(self.total_steps))}}/{self.total_steps} "
+            f" {self._words(measures)}  lr {rates['learning_rate']:.2e}  {speed:,.0f}"
+            f" tok/s  left {self._left(step, self._pace)} "
+            f" {memory_bytes() / 2**30:.1f} GB"
         )
 
     def evaluation(self, step: int, evaluate: Callable[[], dict[str, float]]) -> None:
-        """Evaluate on held-out data and report it; the time it takes is not counted as training."""
+        """Evaluate on held-out data and report it; the time it takes is not counted as
+        training.
+        """
         begun = time.monotonic()
         measures = evaluate()
         self._record({"kind": "eval", "step": step, **measures})
         self.say(f"held out at {step}  {self._words(measures)}")
-        if unknown := [name for name, value in measures.items() if not math.isfinite(value)]:
+        if unknown := [
+            name for name, value in measures.items() if not math.isfinite(value)
+        ]:
             self.note(step, f"not finite at step {step}: {', '.join(unknown)}")
         self.evaluation_seconds = time.monotonic() - begun
         self._since += self.evaluation_seconds
@@ -276,7 +391,9 @@ class RunLog:
         self.say(text, is_warning=is_warning)
 
     def say(self, text: str, *, is_warning: bool = False) -> None:
-        """Print a line for people; a quiet run prints only warnings, such as that of a damaged checkpoint."""
+        """Print a line for people; a quiet run prints only warnings, such as that of a
+        damaged checkpoint.
+        """
         self._shown = time.monotonic()
         if self.session.world.is_first and (is_warning or not self.is_quiet):
             say(text)
@@ -285,26 +402,46 @@ class RunLog:
         folder = self.session.folder
         if self.session.world.is_first:
             if not runs.is_run(folder):
-                again = "run the same command again: it starts afresh, or resumes a restored folder"
-                raise LitebertError("LB-543", f"{folder} was deleted or moved while its run was running", next=again)
+                again = (
+                    "run the same command again: it starts afresh, or resumes a"
+                    " restored folder"
+                )
+                raise LitebertError(
+                    "LB-543",
+                    f"{folder} was deleted or moved while its run was running",
+                    next=again,
+                )
             files.append_line(folder / runs.METRICS_FILE, runs.line_of(row))
 
     def _left(self, step: int, pace: float) -> str:
         if self.ends is not None:
             return format_duration(max(0.0, self.ends - time.monotonic()))
-        steps, every = self.train.steps, self.train.eval_every
+        steps = self.train.steps
+        every = self.train.eval_every
         evaluations = (steps - 1) // every - step // every + 1
-        return format_duration(max(0.0, pace * (steps - step) + evaluations * self.evaluation_seconds))
+        return format_duration(
+            max(0.0, pace * (steps - step) + evaluations * self.evaluation_seconds)
+        )
 
     def _words(self, measures: dict[str, float]) -> str:
-        known = [measure for measure in pretraining_measures() if measure.short and measure.name in measures]
+        known = [
+            measure
+            for measure in pretraining_measures()
+            if measure.short and measure.name in measures
+        ]
         short = [measure.short.format(measures[measure.name]) for measure in known]
-        return " ".join(short or [f"{name} {value:.4g}" for name, value in list(measures.items())[:5]])
+        return " ".join(
+            short
+            or [f"{name} {value:.4g}" for name, value in list(measures.items())[:5]]
+        )
 
 
 def memory_bytes() -> int:
-    """Return this process's peak memory in bytes: that of the GPU if it is used, else resident."""
+    """Return this process's peak memory in bytes: that of the GPU if it is used, else
+    resident.
+    """
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated()
-    unit = 1 if sys.platform == "darwin" else 1_024  # macOS counts bytes, Linux kilobytes
+    # macOS counts bytes, Linux kilobytes
+    unit = 1 if sys.platform == "darwin" else 1_024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

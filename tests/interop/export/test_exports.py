@@ -1,4 +1,6 @@
-"""ONNX files and torch.export programs: equal outputs at every shape, each weight stored once, int8 in integers."""
+"""ONNX files and torch.export programs: equal outputs at every shape, each weight
+stored once, int8 in integers.
+"""
 
 import re
 from collections.abc import Callable
@@ -19,24 +21,48 @@ from litebert.folder import save_model
 from litebert.interop import ExportReport
 from litebert.interop.export import program
 from litebert.interop.export.onnx import export_onnx, quantise, runner, to_graph
-from litebert.interop.export.program import SourceModel, export_program, pad_network, require_near
+from litebert.interop.export.program import (
+    SourceModel,
+    export_program,
+    pad_network,
+    require_near,
+)
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.contract.shell import assert_matches_schema, litebert
 from tests.networks import SHAPE
 
-CONFIG = AlbertConfig(**SHAPE | {"vocab_size": 700, "num_hidden_layers": 2, "max_position_embeddings": 512})
+CONFIG = AlbertConfig(
+    **SHAPE
+    | {
+        "vocab_size": 700,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 512,
+    }
+)
 OUTPUTS = {  # by the kind of head
     "pretraining": ("prediction_logits", "sop_logits"),
-    **dict.fromkeys((f"{what}-classification" for what in ("sequence", "vector", "token")), ("logits",)),
+    **dict.fromkeys(
+        (f"{what}-classification" for what in ("sequence", "vector", "token")),
+        ("logits",),
+    ),
     "multiple-choice": ("logits",),
     "question-answering": ("start_logits", "end_logits"),
-    "conditional-question-answering": ("start_logits", "start_top_index", "end_logits", "no_answer_logits"),
+    "conditional-question-answering": (
+        "start_logits",
+        "start_top_index",
+        "end_logits",
+        "no_answer_logits",
+    ),
 }
 PLANS = [
     {},
     {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
-    *({"sharing": "attention"}, {"sharing": "ffn", "inner_group_num": 2}, {"sharing": "none"}),
+    *(
+        {"sharing": "attention"},
+        {"sharing": "ffn", "inner_group_num": 2},
+        {"sharing": "none"},
+    ),
     {"embedding_size": 32},
     {"embedding_size": 32, "embedding_projection": True, "hidden_act": "relu"},
 ]
@@ -54,18 +80,29 @@ def build(kind: str = "pretraining", **changes: object) -> Network:
     network = AlbertForTask(config, head) if head else AlbertForPretraining(config)
     generator = torch.Generator().manual_seed(5)
     for name, parameter in network.named_parameters():
-        torch.nn.init.normal_(parameter, 1.0 if name.endswith("norm.weight") else 0.0, 0.3, generator=generator)
+        torch.nn.init.normal_(
+            parameter,
+            1.0 if name.endswith("norm.weight") else 0.0,
+            0.3,
+            generator=generator,
+        )
     return network.eval()
 
 
 @pytest.fixture(scope="module")
 def tokenizer(stories: Path) -> Tokenizer:
-    return Tokenizer.from_model(train_tokenizer(stories.read_text(encoding="utf-8").splitlines(), vocab_size=90))
+    return Tokenizer.from_model(
+        train_tokenizer(stories.read_text(encoding="utf-8").splitlines(), vocab_size=90)
+    )
 
 
 @pytest.fixture(scope="module")
-def folder_of(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Return a function that writes the model folder of a kind of head, once, and returns it."""
+def folder_of(
+    tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> Folders:
+    """Return a function that writes the model folder of a kind of head, once, and
+    returns it.
+    """
 
     @cache
     def folder(kind: str) -> Path:
@@ -79,7 +116,9 @@ def folder_of(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def exported(folder_of: Folders) -> Exports:
-    """Return a function that exports the folder of a kind of head, once, into a folder below."""
+    """Return a function that exports the folder of a kind of head, once, into a folder
+    below.
+    """
 
     @cache
     def export(kind: str, name: str) -> ExportReport:
@@ -98,7 +137,8 @@ def _inputs(kind: str, batch: int, length: int) -> Arrays:
     """Return ids, mask and segments; the last sequence is shorter, if it can be."""
     shape = (batch, 3, length) if kind == "multiple-choice" else (batch, length)
     ids = np.random.Generator(np.random.PCG64(batch * length)).integers(5, 90, shape)
-    mask, segments = np.ones_like(ids), np.zeros_like(ids)
+    mask = np.ones_like(ids)
+    segments = np.zeros_like(ids)
     mask[-1, ..., length // 2 + 4 :] = 0
     segments[..., length // 3 :] = 1
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments * mask}
@@ -116,31 +156,56 @@ def _assert_equal(outputs: Arrays, network: Network, inputs: Arrays) -> None:
         starts = torch.from_numpy(outputs["start_top_index"])
         hidden = batch.to_padded(network.albert(batch), width=mask.shape[1])
         spans = network.head(hidden, program.allowed_positions(mask, segments), starts)
-        found = {"start_logits": spans.start, "end_logits": spans.end, "no_answer_logits": spans.no_answer}
+        found = {
+            "start_logits": spans.start,
+            "end_logits": spans.end,
+            "no_answer_logits": spans.no_answer,
+        }
     else:
-        logits, names = network(batch), network.head_config.record.logits
-        found = {"logits": logits} if len(names) == 1 else dict(zip(names, logits.unbind(-1), strict=True))
+        logits = network(batch)
+        names = network.head_config.record.logits
+        found = (
+            {"logits": logits}
+            if len(names) == 1
+            else dict(zip(names, logits.unbind(-1), strict=True))
+        )
     for name, values in found.items():
-        values, ours = values.numpy(), outputs[name]
-        if ours.shape[:2] == mask.shape and len(values) == len(batch.ids):  # of tokens; spans are never on padding
-            assert name not in ("start_logits", "end_logits") or (ours[mask.numpy() == 0] < -1e29).all()
+        values = values.numpy()
+        ours = outputs[name]
+        # of tokens; spans are never on padding
+        if ours.shape[:2] == mask.shape and len(values) == len(batch.ids):
+            assert (
+                name not in ("start_logits", "end_logits")
+                or (ours[mask.numpy() == 0] < -1e29).all()
+            )
             ours = ours[mask.numpy() == 1]
-        np.testing.assert_allclose(ours.reshape(values.shape), values, rtol=1e-4, atol=3e-5)
+        np.testing.assert_allclose(
+            ours.reshape(values.shape), values, rtol=1e-4, atol=3e-5
+        )
 
 
-# --- the network on rectangles ---------------------------------------------------------------------------------------
+# --- the network on rectangles --------------------------------------------------------
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("kind", "plan"), [*(("pretraining", plan) for plan in PLANS), *((kind, {}) for kind in OUTPUTS)], ids=str
+    ("kind", "plan"),
+    [*(("pretraining", plan) for plan in PLANS), *((kind, {}) for kind in OUTPUTS)],
+    ids=str,
 )
-def test_every_plan_and_head_gives_the_outputs_of_the_ragged_network(kind: str, plan: dict[str, object]) -> None:
-    network, inputs = build(kind, **plan), _inputs(kind, 2, 14)
+def test_every_plan_and_head_gives_the_outputs_of_the_ragged_network(
+    kind: str, plan: dict[str, object]
+) -> None:
+    network = build(kind, **plan)
+    inputs = _inputs(kind, 2, 14)
     rectangle = pad_network(network)
     assert rectangle.output_names == OUTPUTS[kind]
     found = rectangle(*map(torch.from_numpy, inputs.values()))
-    _assert_equal({n: x.numpy() for n, x in zip(OUTPUTS[kind], found, strict=True)}, network, inputs)
+    _assert_equal(
+        {n: x.numpy() for n, x in zip(OUTPUTS[kind], found, strict=True)},
+        network,
+        inputs,
+    )
 
 
 def test_only_outputs_whose_weights_are_in_the_file_are_given() -> None:
@@ -157,7 +222,7 @@ def test_only_outputs_whose_weights_are_in_the_file_are_given() -> None:
         assert pad_network(network).output_names == names
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------
 
 
 def _start_program(report: ExportReport) -> Callable[[Arrays], Arrays]:
@@ -165,89 +230,159 @@ def _start_program(report: ExportReport) -> Callable[[Arrays], Arrays]:
 
     def call(inputs: Arrays) -> Arrays:
         found = loaded(*map(torch.from_numpy, inputs.values()))
-        return {name: each.detach().numpy() for name, each in zip(report.outputs, found, strict=True)}
+        return {
+            name: each.detach().numpy()
+            for name, each in zip(report.outputs, found, strict=True)
+        }
 
     return call
 
 
 IN_PROGRAMS = ("question-answering", "conditional-question-answering")
-IN_ONNX = ("pretraining", "conditional-question-answering", "multiple-choice", "vector-classification")
+IN_ONNX = (
+    "pretraining",
+    "conditional-question-answering",
+    "multiple-choice",
+    "vector-classification",
+)
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [*((kind, "model.onnx") for kind in IN_ONNX), *((kind, "model.pt2") for kind in IN_PROGRAMS)]
+    ("kind", "name"),
+    [
+        *((kind, "model.onnx") for kind in IN_ONNX),
+        *((kind, "model.pt2") for kind in IN_PROGRAMS),
+    ],
 )
-def test_a_file_gives_the_ragged_networks_numbers_at_every_shape(exported: Exports, kind: str, name: str) -> None:
+def test_a_file_gives_the_ragged_networks_numbers_at_every_shape(
+    exported: Exports, kind: str, name: str
+) -> None:
     report = exported(kind, name)
     assert report.outputs == OUTPUTS[kind] and report.parity.max_difference < 1e-4
-    assert re.search(r"MB, gives .*logits.*\ndiffers by up to .*, correlation 1\.00000", str(report))
-    call = runner(report.output.read_bytes()) if name == "model.onnx" else _start_program(report)
-    for batch, length in ((1, 5 if kind.startswith("conditional") else 1), (1, 17), (3, 40), (2, 512)):
+    assert re.search(
+        r"MB, gives .*logits.*\ndiffers by up to .*, correlation 1\.00000", str(report)
+    )
+    call = (
+        runner(report.output.read_bytes())
+        if name == "model.onnx"
+        else _start_program(report)
+    )
+    for batch, length in (
+        (1, 5 if kind.startswith("conditional") else 1),
+        (1, 17),
+        (3, 40),
+        (2, 512),
+    ):
         inputs = _inputs(kind, batch, length)
         _assert_equal(call(inputs), build(kind), inputs)
 
 
-def test_the_file_has_each_weight_once_no_paths_and_the_tokenizer_next_to_it(exported: Exports) -> None:
+def test_the_file_has_each_weight_once_no_paths_and_the_tokenizer_next_to_it(
+    exported: Exports,
+) -> None:
     report = exported("pretraining", "model.onnx")
-    for each, more in ((report, 20_000), (exported("question-answering", "model.pt2"), 250_000)):
-        assert each.bytes < (each.output.parents[1] / "model.safetensors").stat().st_size + more
+    for each, more in (
+        (report, 20_000),
+        (exported("question-answering", "model.pt2"), 250_000),
+    ):
+        assert (
+            each.bytes
+            < (each.output.parents[1] / "model.safetensors").stat().st_size + more
+        )
         data = each.output.read_bytes()  # it has no path of the machine that wrote it
         assert str(Path(torch.__file__).parent).encode() not in data
     graph = onnx.load(report.output).graph
     shapes = [tuple(t.dims) for t in graph.initializer if len(t.dims) == 2]
-    assert [shapes.count(shape) for shape in ((700, 16), (32, 96), (32, 48), (48, 32))] == [1, 1, 1, 1]
+    assert [
+        shapes.count(shape) for shape in ((700, 16), (32, 96), (32, 48), (48, 32))
+    ] == [1, 1, 1, 1]
     (table,) = [t.name for t in graph.initializer if tuple(t.dims) == (700, 16)]
-    assert sorted(node.op_type for node in graph.node if table in node.input) == ["Gather", "Transpose"]
+    assert sorted(node.op_type for node in graph.node if table in node.input) == [
+        "Gather",
+        "Transpose",
+    ]
     partial = to_graph(pad_network(build(sharing="attention"), has_head=False)).graph
     shapes = [tuple(t.dims) for t in partial.initializer]
-    assert (shapes.count((32, 96)), shapes.count((32, 48))) == (1, 2)  # a block of attention, two of feed-forward
+    # a block of attention, two of feed-forward
+    assert (shapes.count((32, 96)), shapes.count((32, 48))) == (1, 2)
     data = report.output.read_bytes()
     assert b".py" not in data and b"stack" not in data
     beside = {path.name for path in report.output.parent.iterdir()}
-    assert beside == {"model.onnx", "config.json", "spiece.model", "tokenizer.json", "tokenizer_config.json"}
+    assert beside == {
+        "model.onnx",
+        "config.json",
+        "spiece.model",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
 
 
-# --- int8 ------------------------------------------------------------------------------------------------------------
+# --- int8 -----------------------------------------------------------------------------
 
 
 def _reference(model: onnx.ModelProto) -> Callable[[Arrays], Arrays]:
-    """Compute a graph as ONNX defines it; onnxruntime saturates products of bytes where the processor has no VNNI."""
+    """Compute a graph as ONNX defines it; onnxruntime saturates products of bytes where
+    the processor has no VNNI.
+    """
     names = [output.name for output in model.graph.output]
     evaluator = ReferenceEvaluator(model)
     return lambda inputs: dict(zip(names, evaluator.run(None, inputs), strict=True))
 
 
-PRODUCTS = {"pretraining": 13, "conditional-question-answering": 15, "multiple-choice": 11}
+PRODUCTS = {
+    "pretraining": 13,
+    "conditional-question-answering": 15,
+    "multiple-choice": 11,
+}
 
 
 @pytest.mark.parametrize("kind", PRODUCTS)
-def test_products_with_weights_are_in_integers_and_accurate(exported: Exports, tokenizer: Tokenizer, kind: str) -> None:
+def test_products_with_weights_are_in_integers_and_accurate(
+    exported: Exports, tokenizer: Tokenizer, kind: str
+) -> None:
     small = quantise(onnx.load(exported(kind, "model.onnx").output))
-    assert [node.op_type for node in small.graph.node].count("MatMulInteger") == PRODUCTS[kind]
+    assert [node.op_type for node in small.graph.node].count(
+        "MatMulInteger"
+    ) == PRODUCTS[kind]
     tensors = small.graph.initializer
-    large = [t.name for t in tensors if t.data_type == TensorProto.FLOAT and len(t.dims) > 1]
+    large = [
+        t.name for t in tensors if t.data_type == TensorProto.FLOAT and len(t.dims) > 1
+    ]
     assert large == ["embedding.position.weight"]
     if kind == "pretraining":
         shapes = [tuple(t.dims) for t in tensors if t.data_type == TensorProto.INT8]
         for shape in ((700, 16), (32, 96), (32, 32), (32, 48), (48, 32)):
-            assert shapes.count(shape) == (2 if shape == (32, 32) else 1)  # attention output, pooler
-        near = require_near(_reference(small), _source(kind, tokenizer), Path("small.onnx"), is_int8=True)
+            # attention output, pooler
+            assert shapes.count(shape) == (2 if shape == (32, 32) else 1)
+        near = require_near(
+            _reference(small),
+            _source(kind, tokenizer),
+            Path("small.onnx"),
+            is_int8=True,
+        )
         assert near.correlation > 0.99
         assert 0 < near.max_difference < 0.15 * near.scale
 
 
-# --- what is refused, and leaves nothing behind ----------------------------------------------------------------------
+# --- what is refused, and leaves nothing behind ---------------------------------------
 
 
 @torch.no_grad()
 def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
-    folder_of: Folders, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder_of: Folders,
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    usual, bare, local, coarse = folder_of("pretraining"), *(tmp_path / name for name in ("bare", "local", "coarse"))
+    usual, bare, local, coarse = (
+        folder_of("pretraining"),
+        *(tmp_path / name for name in ("bare", "local", "coarse")),
+    )
     save_model(build(), bare)
     save_model(build(attention="local", attention_window=2), local)
     network = build(num_hidden_layers=1)
-    network.albert.embedding.norm.bias[0] = 1e5  # a feature that is never read, but takes up the whole 8-bit range
+    # a feature that is never read, but takes up the whole 8-bit range
+    network.albert.embedding.norm.bias[0] = 1e5
     network.albert.embedding.projection.weight[:, 0] = 0
     save_model(network, coarse)
     for folder in (local, coarse):
@@ -264,7 +399,10 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
     ):
         with pytest.raises(LitebertError, match=code):
             export_onnx(folder, tmp_path / output, int8=True)
-        assert sorted(tmp_path.rglob("*")) == before and (tmp_path / "old.onnx").read_bytes() == b"old"
+        assert (
+            sorted(tmp_path.rglob("*")) == before
+            and (tmp_path / "old.onnx").read_bytes() == b"old"
+        )
     with pytest.raises(LitebertError, match="LB-751"):
         export_program(usual, Path("model.onnx"))
     monkeypatch.setattr("litebert.interop.export.onnx._FILE_LIMIT", 100)
@@ -281,23 +419,45 @@ def test_wrong_numbers_and_a_third_party_head_are_refused(tokenizer: Tokenizer) 
             logits[0, 0, 0] += error
             return {"logits": logits.detach().numpy()}
 
-        with nullcontext() if error < 1e-4 else pytest.raises(LitebertError, match="LB-755"), torch.no_grad():
+        with (
+            (
+                nullcontext()
+                if error < 1e-4
+                else pytest.raises(LitebertError, match="LB-755")
+            ),
+            torch.no_grad(),
+        ):
             require_near(run, source, Path("model.onnx"))
     source.network.head = torch.nn.Identity()
     with pytest.raises(LitebertError, match="LB-470"):
         pad_network(source.network)
 
 
-def test_the_json_of_an_export_matches_its_schema(folder_of: Folders, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("litebert.interop.export.onnx.read_runtime", lambda _: (b"", b""))  # 33 MB from npm
+def test_the_json_of_an_export_matches_its_schema(
+    folder_of: Folders, tmp_path: Path, monkeypatch
+) -> None:
+    # 33 MB from npm
+    monkeypatch.setattr(
+        "litebert.interop.export.onnx.read_runtime", lambda _: (b"", b"")
+    )
     for kind, name, more, outputs in (
         ("onnx", "model.onnx", [], ["logits"]),
         ("program", "model.pt2", ["--encoder"], ["last_hidden_state"]),
         ("web", "", [], ["search"]),
     ):
         output = tmp_path / kind / name
-        report = litebert("export", kind, folder_of("token-classification"), output, *more, "--json").ok.json
+        report = litebert(
+            "export", kind, folder_of("token-classification"), output, *more, "--json"
+        ).ok.json
         assert_matches_schema(f"export {kind}", report)
-        files = [path for path in (output, *output.rglob("*")) if path.is_file() and path.name != "README.txt"]
+        files = [
+            path
+            for path in (output, *output.rglob("*"))
+            if path.is_file() and path.name != "README.txt"
+        ]
         size = sum(path.stat().st_size for path in files)
-        assert (report["output"], report["outputs"], report["bytes"]) == (str(output), outputs, size)
+        assert (report["output"], report["outputs"], report["bytes"]) == (
+            str(output),
+            outputs,
+            size,
+        )

@@ -1,4 +1,6 @@
-"""Damaged and hostile checkpoints and archives: one clear error, in bounded time and memory, nothing left."""
+"""Damaged and hostile checkpoints and archives: one clear error, in bounded time and
+memory, nothing left.
+"""
 
 import gzip
 import io
@@ -19,7 +21,14 @@ from hypothesis import strategies as st
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.interop import bundle, google
-from litebert.interop.bundle import Entry, Header, masked_crc32c, read_bundle, read_table, table_bytes
+from litebert.interop.bundle import (
+    Entry,
+    Header,
+    masked_crc32c,
+    read_bundle,
+    read_table,
+    table_bytes,
+)
 from litebert.interop.google import import_checkpoint
 from tests.memory import memory_below
 
@@ -27,7 +36,10 @@ FIXTURE = Path(__file__).parent / "fixtures" / "pretraining"
 NAME = "model.ckpt-best"
 INDEX = (FIXTURE / f"{NAME}.index").read_bytes()
 DATA = [(FIXTURE / f"{NAME}.data-0000{n}-of-00003").read_bytes() for n in range(3)]
-EXPECTED = {name: read_bundle(FIXTURE / NAME).read(name) for name in read_bundle(FIXTURE / NAME).entries}
+EXPECTED = {
+    name: read_bundle(FIXTURE / NAME).read(name)
+    for name in read_bundle(FIXTURE / NAME).entries
+}
 
 
 def _small(*shape: int, **fields: object) -> bytes:
@@ -52,32 +64,41 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path: Path, part: int) -
     with pytest.raises(DamagedError, match="LB-703"):
         import_checkpoint(short, tmp_path / "model")
     cut = [DATA[0], DATA[1][: len(DATA[1]) * part // 32], DATA[2]]
-    with pytest.raises(DamagedError, match=r"LB-704.*data-00001-of-00003 is missing, cut off"):
+    with pytest.raises(
+        DamagedError, match=r"LB-704.*data-00001-of-00003 is missing, cut off"
+    ):
         import_checkpoint(_copy(tmp_path / "data", data=cut), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
 @given(st.integers(0, 8 * len(INDEX) - 1), st.integers(0, 8 * len(DATA[1]) - 1))
 @settings(max_examples=100, deadline=None)
-def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path_factory, in_index: int, in_data: int) -> None:
+def test_a_flipped_bit_is_found_or_changes_nothing(
+    tmp_path_factory, in_index: int, in_data: int
+) -> None:
     changed = [bytearray(INDEX), bytearray(DATA[1])]
     for data, bit in zip(changed, (in_index, in_data), strict=True):
         data[bit // 8] ^= 1 << bit % 8
     folder = tmp_path_factory.getbasetemp() / "flip"
     with suppress(DamagedError):
         found = read_bundle(_copy(folder, index=bytes(changed[0])))
-        assert all(torch.equal(found.read(name), each) for name, each in EXPECTED.items())
+        assert all(
+            torch.equal(found.read(name), each) for name, each in EXPECTED.items()
+        )
     found = read_bundle(_copy(folder, data=[DATA[0], bytes(changed[1]), DATA[2]]))
     with pytest.raises(DamagedError, match="LB-704"):
         [found.read(name) for name in EXPECTED]
 
 
-# --- impossible entries and headers ----------------------------------------------------------------------------------
+# --- impossible entries and headers ---------------------------------------------------
 
 
 def _index(*entries: bytes, **header: object) -> list[tuple[bytes, bytes]]:
     """Return the rows of an index: the header, and entries under the name a."""
-    return [(b"", Header(**header or {"num_shards": 1}).SerializeToString()), *((b"a", each) for each in entries)]
+    return [
+        (b"", Header(**header or {"num_shards": 1}).SerializeToString()),
+        *((b"a", each) for each in entries),
+    ]
 
 
 IMPOSSIBLE = {
@@ -92,21 +113,32 @@ IMPOSSIBLE = {
     "no data files": _index(_small(), endianness=0),
     "10^9 data files": _index(_small(), num_shards=10**9),
     "big-endian": _index(_small(), num_shards=1, endianness=1),
-    "of the future": _index(_small(), num_shards=1, version={"producer": 9, "min_consumer": 9}),
+    "of the future": _index(
+        _small(), num_shards=1, version={"producer": 9, "min_consumer": 9}
+    ),
     "nothing": [],
     "no header": [(b"a", _small())],
     "a name that is no text": [*_index(), (b"\xff", b"")],
-    "too many": [*_index(), *((f"{number:06}".encode(), _small()) for number in range(10_001))],
-    **{f"outside: at {offset}": _index(_small(offset=offset)) for offset in (1, 1 << 40, (1 << 63) - 24)},
+    "too many": [
+        *_index(),
+        *((f"{number:06}".encode(), _small()) for number in range(10_001)),
+    ],
+    **{
+        f"outside: at {offset}": _index(_small(offset=offset))
+        for offset in (1, 1 << 40, (1 << 63) - 24)
+    },
     "outside: a giant": _index(_small(1 << 20, 1 << 20, size=4 << 40)),
 }
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_impossible_entries_are_refused_before_anything_is_allocated(tmp_path: Path, name: str) -> None:
+def test_impossible_entries_are_refused_before_anything_is_allocated(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "x.index").write_bytes(table_bytes(IMPOSSIBLE[name]))
     (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(24))
-    limit, code = 16 << 20 if name == "too many" else 1 << 20, "LB-704" if "outside" in name else "LB-703"
+    limit = 16 << 20 if name == "too many" else 1 << 20
+    code = "LB-704" if "outside" in name else "LB-703"
     with memory_below(limit), pytest.raises(DamagedError, match=code):
         read_bundle(tmp_path / "x").read("a")
 
@@ -115,7 +147,11 @@ def test_absurd_numbers_of_layers_are_refused_quickly(tmp_path: Path) -> None:
     last = b"bert/encoder/transformer/group_1023/inner_group_63/LayerNorm/beta"
     entries = [(b"bert/embeddings/word_embeddings", _small()), (last, _small())]
     (tmp_path / "x.ckpt.index").write_bytes(table_bytes([*_index(), *entries]))
-    layers = {"inner_group_num": 64, "num_hidden_groups": 1024, "num_hidden_layers": 1024}
+    layers = {
+        "inner_group_num": 64,
+        "num_hidden_groups": 1024,
+        "num_hidden_layers": 1024,
+    }
     table = json.loads((FIXTURE / "albert_config.json").read_text()) | layers
     (tmp_path / "albert_config.json").write_text(json.dumps(table))
     with pytest.raises(LitebertError, match="LB-721"):
@@ -125,7 +161,13 @@ def test_absurd_numbers_of_layers_are_refused_quickly(tmp_path: Path) -> None:
         read_bundle(tmp_path / "x.ckpt")
 
 
-@given(st.lists(st.tuples(st.integers(0, len(INDEX) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(INDEX) - 1), st.integers(0, 255)),
+        min_size=1,
+        max_size=4,
+    )
+)
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_with_valid_checksums_are_refused_or_give_a_table(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]
@@ -133,25 +175,39 @@ def test_any_bytes_with_valid_checksums_are_refused_or_give_a_table(
     data = bytearray(INDEX)
     for place, value in changes:
         data[place] = value
-    with mock.patch.object(bundle, "masked_crc32c", lambda _: mock.ANY), suppress(DamagedError):
+    with (
+        mock.patch.object(bundle, "masked_crc32c", lambda _: mock.ANY),
+        suppress(DamagedError),
+    ):
         read_bundle(_copy(tmp_path_factory.getbasetemp() / "table", index=bytes(data)))
 
 
-def test_a_block_that_an_index_lists_twice_is_refused() -> None:  # listed a million times, it would take hours
+# listed a million times, it would take hours
+def test_a_block_that_an_index_lists_twice_is_refused() -> None:
     def block(*values: bytes) -> bytes:  # under the keys 0, 1, ...
-        rows = b"".join(b"\0\1" + bytes([len(value), key]) + value for key, value in enumerate(values))
+        rows = b"".join(
+            b"\0\1" + bytes([len(value), key]) + value
+            for key, value in enumerate(values)
+        )
         stored = rows + struct.pack("<II", 0, 1) + b"\0"  # one restart, no compression
         return stored + struct.pack("<I", masked_crc32c(stored))
 
-    data, place = block(b"x"), bytes([0, len(block(b"x")) - 5])
+    data = block(b"x")
+    place = bytes([0, len(block(b"x")) - 5])
     for places, said in (([place], "nothing"), ([place, place], "overlap")):
         index = block(*places)
-        footer = (b"\0\0" + bytes([len(data), len(index) - 5])).ljust(40, b"\0") + INDEX[-8:]
-        with nullcontext() if said == "nothing" else pytest.raises(ValueError, match=said):
+        footer = (b"\0\0" + bytes([len(data), len(index) - 5])).ljust(
+            40, b"\0"
+        ) + INDEX[-8:]
+        with (
+            nullcontext()
+            if said == "nothing"
+            else pytest.raises(ValueError, match=said)
+        ):
             assert list(read_table(data + index + footer)) == [(b"\0", b"x")]
 
 
-# --- archives of strangers: plain files inside one folder, within bounds, or nothing ---------------------------------
+# --- archives of strangers: plain files inside one folder, within bounds, or nothing
 
 Member = tuple[tarfile.TarInfo, bytes]
 
@@ -173,7 +229,9 @@ def _archive(*members: Member, mode: str = "w:gz") -> bytes:
 
 
 def assert_refused(folder: Path, archive: bytes, code: str) -> None:
-    """Import an archive; require that it is refused in little memory and that no file is written anywhere."""
+    """Import an archive; require that it is refused in little memory and that no file
+    is written anywhere.
+    """
     path = folder / "in" / "x.tgz"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(archive)
@@ -184,25 +242,51 @@ def assert_refused(folder: Path, archive: bytes, code: str) -> None:
 
 
 ELSEWHERE = ("../out2/x", "a/../../x", "..", "../../x", "a/../../../model")
-FOREIGN = ("/litebert-escaped", "//litebert-escaped", "C:\\x", "a\\..\\..\\x", "．．/x", "a\0b")
+FOREIGN = (
+    "/litebert-escaped",
+    "//litebert-escaped",
+    "C:\\x",
+    "a\\..\\..\\x",
+    "．．/x",
+    "a\0b",
+)
 SPECIAL = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, b"6")
 STRANGE = [
     *(([_file("good"), _file(name)], "LB-701") for name in ELSEWHERE),
-    *(([_file("harmless", pax_headers={"path": name})], "LB-701") for name in ELSEWHERE),
-    # Names of other systems stay inside or are refused; what is inside is no checkpoint.
-    *(([_file("harmless", pax_headers={"path": name})], "LB-70[12]|LB-718") for name in FOREIGN),
     *(
-        ([_file("good"), _file("link", b"", type=kind, linkname=target), _file("link/x")], "LB-701")
+        ([_file("harmless", pax_headers={"path": name})], "LB-701")
+        for name in ELSEWHERE
+    ),
+    # Names of other systems stay inside or are refused; what is inside is no
+    # checkpoint.
+    *(
+        ([_file("harmless", pax_headers={"path": name})], "LB-70[12]|LB-718")
+        for name in FOREIGN
+    ),
+    *(
+        (
+            [
+                _file("good"),
+                _file("link", b"", type=kind, linkname=target),
+                _file("link/x"),
+            ],
+            "LB-701",
+        )
         for kind in SPECIAL
         for target in ("../../etc", "good")
     ),
     # Names that no folder can hold
-    *(([_file(name) for name in names], "LB-255") for names in (("a", "a/b"), ("a/b", "a"), ("n" * 300, "b"))),
+    *(
+        ([_file(name) for name in names], "LB-255")
+        for names in (("a", "a/b"), ("a/b", "a"), ("n" * 300, "b"))
+    ),
 ]
 
 
 @pytest.mark.parametrize(("members", "code"), STRANGE, ids=range(len(STRANGE)))
-def test_paths_to_elsewhere_and_special_files_are_refused(tmp_path: Path, members: list[Member], code: str) -> None:
+def test_paths_to_elsewhere_and_special_files_are_refused(
+    tmp_path: Path, members: list[Member], code: str
+) -> None:
     assert_refused(tmp_path, _archive(*members), code)
     assert not Path("/litebert-escaped").exists()
 
@@ -228,13 +312,20 @@ def test_many_empty_files_are_refused_at_once(tmp_path: Path) -> None:
 def _lying(size: int, kind: bytes = tarfile.REGTYPE, after: bytes = b"") -> bytes:
     info, _ = _file("x", type=kind)
     info.size = size
-    after = after if kind == tarfile.REGTYPE or not after else after.ljust(512, b"\0") + _file("x")[0].tobuf()
+    after = (
+        after
+        if kind == tarfile.REGTYPE or not after
+        else after.ljust(512, b"\0") + _file("x")[0].tobuf()
+    )
     return info.tobuf(tarfile.GNU_FORMAT) + after + bytes(1024)
 
 
 LIES = {
     **{f"{size} bytes": _lying(size) for size in (1 << 62, 1 << 34, -5)},
-    **{f"a name of type {kind!r}": _lying(1 << 33, kind) for kind in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE)},
+    **{
+        f"a name of type {kind!r}": _lying(1 << 33, kind)
+        for kind in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE)
+    },
     "cut data": _lying(600, after=b"short"),
     "a size in a header": _lying(20, tarfile.XHDTYPE, b"20 size=99999999999\n"),
     "sparse": _lying(27, tarfile.XHDTYPE, b"27 GNU.sparse.realsize=999\n"),
@@ -244,17 +335,27 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", [*LIES, "no gzip"])
-def test_headers_that_lie_are_refused_without_reading_what_they_promise(tmp_path: Path, name: str) -> None:
+def test_headers_that_lie_are_refused_without_reading_what_they_promise(
+    tmp_path: Path, name: str
+) -> None:
     archive = gzip.compress(LIES[name]) if name in LIES else b"\x1f\x8bnonsense"
     assert_refused(tmp_path, archive, "LB-70[12]|LB-718")
 
 
 @given(st.binary(max_size=2_000), st.integers(2, 60))
 @settings(max_examples=60, deadline=None)
-def test_random_bytes_and_truncated_archives_are_refused(tmp_path_factory, some: bytes, length: int) -> None:
+def test_random_bytes_and_truncated_archives_are_refused(
+    tmp_path_factory, some: bytes, length: int
+) -> None:
     folder = tmp_path_factory.mktemp("any")
-    entry, whole = table_bytes(_index(some[:80])), _archive(_file("a"))
-    files = {"plain": some, "packed": gzip.compress(some), "cut": whole[:length], "x.index": entry}
+    entry = table_bytes(_index(some[:80]))
+    whole = _archive(_file("a"))
+    files = {
+        "plain": some,
+        "packed": gzip.compress(some),
+        "cut": whole[:length],
+        "x.index": entry,
+    }
     for name, data in files.items():
         (folder / name).write_bytes(data)
         with pytest.raises(LitebertError, match="LB-702" if name == "cut" else "LB-7"):
@@ -262,7 +363,9 @@ def test_random_bytes_and_truncated_archives_are_refused(tmp_path_factory, some:
     assert {path.name for path in folder.iterdir()} == files.keys()
 
 
-def test_control_unchecked_names_are_written_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_unchecked_names_are_written_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tarfile, "data_filter", tarfile.fully_trusted_filter)
     monkeypatch.setitem(tarfile._NAMED_FILTERS, "data", tarfile.fully_trusted_filter)
     (tmp_path / "out").mkdir()
@@ -271,7 +374,10 @@ def test_control_unchecked_names_are_written_elsewhere(tmp_path: Path, monkeypat
     assert (tmp_path / "escaped").exists()
 
 
-def test_control_without_a_limit_a_bomb_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_a_limit_a_bomb_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(google, "MAX_RATIO", 100_000)
-    with pytest.raises(AssertionError):  # of its memory: it is unpacked, and holds no checkpoint
+    # of its memory: it is unpacked, and holds no checkpoint
+    with pytest.raises(AssertionError):
         assert_refused(tmp_path, _bomb(), "LB-718")

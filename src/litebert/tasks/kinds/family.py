@@ -1,7 +1,9 @@
-"""The base of every kind of task: examples become features, the network computes outputs, outputs become answers.
+"""The base of every kind of task: examples become features, the network computes
+outputs, outputs become answers.
 
-A kind of task is a subclass of `Family` or, if the network returns one row of logits per example, of `Scoring`. Framing
-texts, listing answers and the vote of an ensemble are shared here; a new kind implements only what differs.
+A kind of task is a subclass of `Family` or, if the network returns one row of logits
+per example, of `Scoring`. Framing texts, listing answers and the vote of an ensemble
+are shared here; a new kind implements only what differs.
 """
 
 from abc import ABC, abstractmethod
@@ -29,10 +31,12 @@ NEVER = -1e30
 
 @dataclass(frozen=True)
 class Feature:
-    """One unit of training: a framed sequence, or the sequences of one question's choices.
+    """One unit of training: a framed sequence, or the sequences of one question's
+    choices.
 
-    `target` is a flat array whose meaning the family defines, or None without a label; `example` is the index of the
-    example that it comes from. A step's loss is the weighted mean over its features. `teacher` has a teacher's logits.
+    `target` is a flat array whose meaning the family defines, or None without a label;
+    `example` is the index of the example that it comes from. A step's loss is the
+    weighted mean over its features. `teacher` has a teacher's logits.
     """
 
     ids: tuple[list[int], ...]
@@ -50,7 +54,9 @@ class Feature:
 
 @dataclass(frozen=True)
 class Family(ABC, Generic[Example, Answer]):
-    """A kind of task, independent of where its examples come from; its fields are the settings of the kind."""
+    """A kind of task, independent of where its examples come from; its fields are the
+    settings of the kind.
+    """
 
     head: HeadConfig
     baseline: ClassVar[str] = "the commonest label"
@@ -60,19 +66,28 @@ class Family(ABC, Generic[Example, Answer]):
 
     @abstractmethod
     def texts(self, example: Example, /) -> tuple[str, ...]:
-        """Return the texts that are read; an example whose first text is empty teaches nothing."""
+        """Return the texts that are read; an example whose first text is empty teaches
+        nothing.
+        """
 
     # Learning
 
     @abstractmethod
     def features(
-        self, examples: Sequence[Example], tokenizer: Tokenizer, *, max_length: int, training: bool
+        self,
+        examples: Sequence[Example],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
     ) -> list[Feature]:
         """Frame the examples, in order; with `training`, features have targets."""
 
     @abstractmethod
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the loss of each feature times its weight; `targets` lie end to end."""
+        """Return the loss of each feature times its weight; `targets` lie end to
+        end.
+        """
 
     # Answering
 
@@ -81,30 +96,50 @@ class Family(ABC, Generic[Example, Answer]):
         """Return for each feature what `answer` needs."""
 
     @abstractmethod
-    def answer(self, example: Example, features: Sequence[Feature], outputs: Sequence[Output], /) -> Answer:
+    def answer(
+        self,
+        example: Example,
+        features: Sequence[Feature],
+        outputs: Sequence[Output],
+        /,
+    ) -> Answer:
         """Return the answer to an example, from its features and their outputs."""
 
     def answers(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Output]
+        self,
+        examples: Sequence[Example],
+        features: Sequence[Feature],
+        outputs: Sequence[Output],
     ) -> list[Answer]:
         """Return one answer per example."""
         own = [(list[Feature](), list[Output]()) for _ in examples]
         for feature, output in zip(features, outputs, strict=True):
             own[feature.example][0].append(feature)
             own[feature.example][1].append(output)
-        return [self.answer(example, *parts) for example, parts in zip(examples, own, strict=True)]
+        return [
+            self.answer(example, *parts)
+            for example, parts in zip(examples, own, strict=True)
+        ]
 
     @abstractmethod
-    def measures(self, examples: Sequence[Example], answers: Sequence[Answer], /) -> dict[str, float]:
+    def measures(
+        self, examples: Sequence[Example], answers: Sequence[Answer], /
+    ) -> dict[str, float]:
         """Compare answers with the labels in the examples, by the field's measures."""
 
     def averaged(self, answers: Sequence[Answer], /) -> Answer:
-        """Return the answer of an ensemble, given those of its members: by default, the most frequent one."""
+        """Return the answer of an ensemble, given those of its members: by default, the
+        most frequent one.
+        """
         return max(answers, key=answers.count)
 
     @abstractmethod
-    def constant(self, training: Sequence[Example], examples: Sequence[Example], /) -> list[Answer]:
-        """Return the baseline's answers to `examples`: the most common answer in training, for each of them."""
+    def constant(
+        self, training: Sequence[Example], examples: Sequence[Example], /
+    ) -> list[Answer]:
+        """Return the baseline's answers to `examples`: the most common answer in
+        training, for each of them.
+        """
 
     # In words
 
@@ -120,32 +155,50 @@ class Family(ABC, Generic[Example, Answer]):
         """Return the labels of an example, which a data check counts."""
         return ()
 
-    def in_words(self, example: Example, answer: Answer, /) -> tuple[str, float | None, float | None]:
-        """Return an answer as text, in the form of `expected`; its probability, if it has one; and its score.
+    def in_words(
+        self, example: Example, answer: Answer, /
+    ) -> tuple[str, float | None, float | None]:
+        """Return an answer as text, in the form of `expected`; its probability, if it
+        has one; and its score.
 
-        The score is 1 for a right answer, 0 for a wrong one, or a number between; it is used if there is a label.
+        The score is 1 for a right answer, 0 for a wrong one, or a number between; it is
+        used if there is a label.
         """
         return str(answer), None, float(str(answer) == self.expected(example))
 
-    def rows(self, examples: Sequence[Example], answers: Sequence[Answer], /) -> list[AnswerRow]:
-        """Return answers and labels as text, one row per example, which has an `id`; a blank text has no answer."""
+    def rows(
+        self, examples: Sequence[Example], answers: Sequence[Answer], /
+    ) -> list[AnswerRow]:
+        """Return answers and labels as text, one row per example, which has an `id`; a
+        blank text has no answer.
+        """
         rows = []
         for example, answer in zip(examples, answers, strict=True):
-            expected, (words, confidence, score) = self.expected(example), self.in_words(example, answer)
+            expected, (words, confidence, score) = (
+                self.expected(example),
+                self.in_words(example, answer),
+            )
             if not "".join(self.texts(example)).strip():
-                words, confidence = "", None
+                words = ""
+                confidence = None
             score = None if expected is None else score
             key = str(getattr(example, "id", ""))
-            rows.append(AnswerRow(key, self.shown(example), expected, words, confidence, score))
+            rows.append(
+                AnswerRow(key, self.shown(example), expected, words, confidence, score)
+            )
         return rows
 
     def numbers(self, row: AnswerRow, _: Answer, /) -> Mapping[str, float | None]:
-        """Return the numbers that follow an answer in a file of answers, by column; `row` is the answer as text."""
+        """Return the numbers that follow an answer in a file of answers, by column;
+        `row` is the answer as text.
+        """
         return {"confidence": row.confidence}
 
 
 class Scoring(Family[Example, Answer]):
-    """A kind of task with one row of logits per example: a label, a score, a choice. It can learn from a teacher."""
+    """A kind of task with one row of logits per example: a label, a score, a choice. It
+    can learn from a teacher.
+    """
 
     @abstractmethod
     def target(self, example: Example, /) -> NDArray[np.generic]:
@@ -156,18 +209,41 @@ class Scoring(Family[Example, Answer]):
         return 1.0
 
     def features(
-        self, examples: Sequence[Example], tokenizer: Tokenizer, *, max_length: int, training: bool
+        self,
+        examples: Sequence[Example],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
     ) -> list[Feature]:
-        """Frame [CLS] A [SEP] (B [SEP]); an empty B counts as none (classifier_utils.py L556)."""
+        """Frame [CLS] A [SEP] (B [SEP]); an empty B counts as none (classifier_utils.py
+        L556).
+        """
         texts = [(*self.texts(example), "")[:2] for example in examples]
         firsts, seconds = (
-            tokenizer.encode_ids([tokenizer.beginning(pair[place], max_length) for pair in texts]) for place in (0, 1)
+            tokenizer.encode_ids(
+                [tokenizer.beginning(pair[place], max_length) for pair in texts]
+            )
+            for place in (0, 1)
         )
         features = []
         for number, example in enumerate(examples):
-            ids, segments = frame_ids(tokenizer, firsts[number], seconds[number] or None, max_length=max_length)
+            ids, segments = frame_ids(
+                tokenizer,
+                firsts[number],
+                seconds[number] or None,
+                max_length=max_length,
+            )
             target = self.target(example) if training else None
-            features.append(Feature((ids,), (segments,), target, number, self.weight(example) if training else 1.0))
+            features.append(
+                Feature(
+                    (ids,),
+                    (segments,),
+                    target,
+                    number,
+                    self.weight(example) if training else 1.0,
+                )
+            )
         return features
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
@@ -183,28 +259,35 @@ class Scoring(Family[Example, Answer]):
         return self.losses_of(self.logits(network, batch), targets)
 
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-        """Return each row's T^2 KL(teacher || student), both softened by T (Hinton et al. 2015, arXiv 1503.02531)."""
+        """Return each row's T^2 KL(teacher || student), both softened by T (Hinton et
+        al. 2015, arXiv 1503.02531).
+        """
         ours = (logits / temperature).log_softmax(-1)
         theirs = (wanted / temperature).log_softmax(-1)
         return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
 
     def values(self, logits: Tensor) -> Tensor:
-        """Convert rows of logits to what `answer` takes: probabilities, scores, or the logits themselves."""
+        """Convert rows of logits to what `answer` takes: probabilities, scores, or the
+        logits themselves.
+        """
         return logits
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        logits = self.logits(network, batch).float().cpu()  # Apple's GPUs have no float64
+        # Apple's GPUs have no float64
+        logits = self.logits(network, batch).float().cpu()
         return list(self.values(logits.double()).numpy())
 
 
 @dataclass(frozen=True)
 class Dataset(Generic[Example, Answer]):
-    """A data set: the family that it belongs to, how its files are read, what is reported.
+    """A data set: the family that it belongs to, how its files are read, what is
+    reported.
 
-    `read` takes the data folder and a split: "train", one to evaluate on (MNLI has two) or one to answer without
-    labels. `submission` turns answers into the files that a leaderboard or the official script expects, by file name;
-    `notes` list what was guessed. For a user's own files, `train` is the training file, and `settled`, which run.json
-    records, is what is needed to read new files without it.
+    `read` takes the data folder and a split: "train", one to evaluate on (MNLI has two)
+    or one to answer without labels. `submission` turns answers into the files that a
+    leaderboard or the official script expects, by file name; `notes` list what was
+    guessed. For a user's own files, `train` is the training file, and `settled`, which
+    run.json records, is what is needed to read new files without it.
     """
 
     name: str
@@ -220,17 +303,24 @@ class Dataset(Generic[Example, Answer]):
 
 
 def frame_ids(
-    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, *, max_length: int
+    tokenizer: Tokenizer,
+    first: Sequence[int],
+    second: Sequence[int] | None,
+    *,
+    max_length: int,
 ) -> tuple[list[int], list[int]]:
     """Return ids and segments of [CLS] first [SEP] (second [SEP]), cut to `max_length`.
 
-    To fit, the longer text loses tokens at its end, the second one if both are equally long (classifier_utils.py L556).
+    To fit, the longer text loses tokens at its end, the second one if both are equally
+    long (classifier_utils.py L556).
     """
-    a, b = list(first), list(second or [])
+    a = list(first)
+    b = list(second or [])
     room = max_length - (3 if second is not None else 2)
     while len(a) + len(b) > room:
         (a if len(a) > len(b) else b).pop()
-    ids, segments = [tokenizer.cls_id, *a, tokenizer.sep_id], [0] * (len(a) + 2)
+    ids = [tokenizer.cls_id, *a, tokenizer.sep_id]
+    segments = [0] * (len(a) + 2)
     if second is None:
         return ids, segments
     return [*ids, *b, tokenizer.sep_id], segments + [1] * (len(b) + 1)

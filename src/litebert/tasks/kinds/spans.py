@@ -1,6 +1,8 @@
-"""Question answering by spans of a text, as in SQuAD 1.1 and 2.0 (official squad_utils.py).
+"""Question answering by spans of a text, as in SQuAD 1.1 and 2.0 (official
+squad_utils.py).
 
-In order: the windows of a context, the head of 2.0, what an answer is, the two kinds of task, the official threshold.
+In order: the windows of a context, the head of 2.0, what an answer is, the two kinds of
+task, the official threshold.
 """
 
 import math
@@ -18,23 +20,33 @@ from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.metrics import exact_and_f1, squad1_measures, squad2_measures, threshold_measures
+from litebert.metrics import (
+    exact_and_f1,
+    squad1_measures,
+    squad2_measures,
+    threshold_measures,
+)
 from litebert.nn import AlbertForTask, Batch
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import NEVER, Family, Feature, Output
 from litebert.tokenizer import Tokenizer
 
 Candidates: TypeAlias = NDArray[np.float32]
-"""Rows of (start, end, start score, end score); start and end are positions in a window, both inclusive."""
+"""Rows of (start, end, start score, end score); start and end are positions in a
+window, both inclusive.
+"""
 
 MAX_CONTEXT = 200_000
-"""The longest context in a data set, in characters: all its windows are in memory at once."""
+"""The longest context in a data set, in characters: all its windows are in memory at
+once.
+"""
 
 
 # Questions on a context, cut into windows that fit the network (squad_utils.py L134)
 #
-# The official code aligns pieces with characters by comparing texts, and drops questions where that fails. Here the
-# tokenizer gives the characters of each piece, so no question is dropped.
+# The official code aligns pieces with characters by comparing texts, and drops
+# questions where that fails. Here the tokenizer gives the characters of each piece, so
+# no question is dropped.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,9 @@ class GoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SpanExample:
-    """A question on a context; `answers` is None if unknown, empty if the question has none."""
+    """A question on a context; `answers` is None if unknown, empty if the question has
+    none.
+    """
 
     id: str
     question: str
@@ -60,24 +74,37 @@ class SpanExample:
         return self.answers == ()
 
 
-def gold_answers(context: str, found: Iterable[tuple[str, float | None]], where: str) -> tuple[GoldAnswer, ...]:
-    """Return the right answers in a context, given their texts and starts; without a start, take the first match.
+def gold_answers(
+    context: str, found: Iterable[tuple[str, float | None]], where: str
+) -> tuple[GoldAnswer, ...]:
+    """Return the right answers in a context, given their texts and starts; without a
+    start, take the first match.
 
     `where` names the question in errors.
     """
     if len(context) > MAX_CONTEXT:
-        what, received = f"{where} has a context that is too long for a data set", f"{len(context):,} characters"
-        expected = f"at most {MAX_CONTEXT:,}; `litebert answer` reads a text of any length"
+        what = f"{where} has a context that is too long for a data set"
+        received = f"{len(context):,} characters"
+        expected = (
+            f"at most {MAX_CONTEXT:,}; `litebert answer` reads a text of any length"
+        )
         advice = "split the context into chapters, each with its questions"
-        raise LitebertError("LB-811", what, received=received, expected=expected, next=advice)
+        raise LitebertError(
+            "LB-811", what, received=received, expected=expected, next=advice
+        )
     answers = []
     for text, start in found:
         begin = context.find(text) if start is None else int(start)
         stands = context[begin : begin + len(text)] if begin >= 0 else ""
         if not text.strip() or stands != text:
             what = f"{where}: the answer is not in the context where it should be"
-            received = repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}"
-            advice = "correct the start: the place of the answer's first character, from 0, not in bytes; CR LF is one"
+            received = (
+                repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}"
+            )
+            advice = (
+                "correct the start: the place of the answer's first character, from 0,"
+                " not in bytes; CR LF is one"
+            )
             raise LitebertError("LB-802", what, received=received, next=advice)
         answers.append(GoldAnswer(text, begin))
     return tuple(answers)
@@ -87,9 +114,10 @@ def gold_answers(context: str, found: Iterable[tuple[str, float | None]], where:
 class SpanFeature(Feature):
     """One window: [CLS] question [SEP] pieces of the context [SEP].
 
-    `target` is (start, end, is_impossible); both positions are in the window and inclusive. `offsets` has a row (start,
-    end) of characters of the context for each of its pieces; `has_most_context` is true for pieces that have no more
-    context in any other window.
+    `target` is (start, end, is_impossible); both positions are in the window and
+    inclusive. `offsets` has a row (start, end) of characters of the context for each of
+    its pieces; `has_most_context` is true for pieces that have no more context in any
+    other window.
     """
 
     offsets: NDArray[np.int32]
@@ -112,12 +140,16 @@ def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int
     return [(start, min(start + room, num_pieces)) for start in starts]
 
 
-def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray[np.int32]:
+def most_context(
+    windows: Sequence[tuple[int, int]], num_pieces: int
+) -> NDArray[np.int32]:
     """Return for each piece the first window with the highest score for it.
 
-    The score is the context on the shorter side plus 0.01 times the window's length (squad_utils.py L496).
+    The score is the context on the shorter side plus 0.01 times the window's length
+    (squad_utils.py L496).
     """
-    window, best = np.zeros(num_pieces, dtype=np.int32), np.full(num_pieces, -np.inf)
+    window = np.zeros(num_pieces, dtype=np.int32)
+    best = np.full(num_pieces, -np.inf)
     for number, (start, stop) in enumerate(windows):
         places = np.arange(stop - start)
         scores = np.minimum(places, places[::-1]) + 0.01 * len(places)
@@ -127,18 +159,33 @@ def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray
     return window
 
 
-def _answer_pieces(example: SpanExample, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
-    """Return the first and the last piece of the answer to learn, or None if there is none."""
+def _answer_pieces(
+    example: SpanExample, offsets: NDArray[np.int32]
+) -> tuple[int, int] | None:
+    """Return the first and the last piece of the answer to learn, or None if there is
+    none.
+    """
     if example.is_impossible:
         return None
     if example.answers is None or len(example.answers) != 1:
-        what, wanted = f"question {example.id} cannot be trained on", "one answer, or is_impossible"
+        what = f"question {example.id} cannot be trained on"
+        wanted = "one answer, or is_impossible"
         received = f"{len(example.answers or ())} answers"
         advice = "train on a file that was made for it; dev files have several answers"
-        raise LitebertError("LB-806", what, received=received, expected=wanted, next=advice)
+        raise LitebertError(
+            "LB-806", what, received=received, expected=wanted, next=advice
+        )
     (answer,) = example.answers
-    first = min(int(np.searchsorted(offsets[:, 1], answer.start, side="right")), len(offsets) - 1)
-    last = int(np.searchsorted(offsets[:, 0], answer.start + len(answer.text), side="left")) - 1
+    first = min(
+        int(np.searchsorted(offsets[:, 1], answer.start, side="right")),
+        len(offsets) - 1,
+    )
+    last = (
+        int(
+            np.searchsorted(offsets[:, 0], answer.start + len(answer.text), side="left")
+        )
+        - 1
+    )
     return first, max(first, last)
 
 
@@ -146,7 +193,9 @@ def _answer_pieces(example: SpanExample, offsets: NDArray[np.int32]) -> tuple[in
 
 
 class ConditionalSpans(NamedTuple):
-    """Log-probabilities of starts and of ends given each chosen start; a logit for "no answer"."""
+    """Log-probabilities of starts and of ends given each chosen start; a logit for "no
+    answer".
+    """
 
     start: Float[Tensor, "sequences width"]
     chosen: Int[Tensor, "sequences starts"]
@@ -155,7 +204,9 @@ class ConditionalSpans(NamedTuple):
 
 
 class ConditionalSpanHead(nn.Module):
-    """Score each token as a start, each pair of start and token as an end, and answerability."""
+    """Score each token as a start, each pair of start and token as an end, and
+    answerability.
+    """
 
     def __init__(self, config: AlbertConfig, _head: HeadConfig) -> None:
         super().__init__()
@@ -170,7 +221,9 @@ class ConditionalSpanHead(nn.Module):
 
     def end_token(self, hidden: Tensor) -> Tensor:
         """Apply the half of `end_hidden` that reads a token."""
-        return F.linear(hidden, self.end_hidden.weight.chunk(2, dim=1)[0], self.end_hidden.bias)
+        return F.linear(
+            hidden, self.end_hidden.weight.chunk(2, dim=1)[0], self.end_hidden.bias
+        )
 
     def end_start(self, hidden: Tensor) -> Tensor:
         """Apply the half of `end_hidden` that reads a start."""
@@ -182,27 +235,40 @@ class ConditionalSpanHead(nn.Module):
         allowed: Bool[Tensor, "sequences width"],
         starts: Int[Tensor, "sequences starts"] | int,
     ) -> ConditionalSpans:
-        """Score ends for the given starts; if `starts` is a number, for that many of the likeliest starts, best first.
+        """Score ends for the given starts; if `starts` is a number, for that many of
+        the likeliest starts, best first.
 
-        `allowed` is true on [CLS] and on the context. An export calls this with its own layers as `self`.
+        `allowed` is true on [CLS] and on the context. An export calls this with its own
+        layers as `self`.
         """
-        start = self.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
+        start = (
+            self.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
+        )
         chosen = start.topk(starts).indices if isinstance(starts, int) else starts
         index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
         # W [token, start] as two products: each token is multiplied only once.
-        at_starts = self.end_start(hidden.gather(1, index))  # (sequences, starts, hidden)
+        # (sequences, starts, hidden)
+        at_starts = self.end_start(hidden.gather(1, index))
         mixed = torch.tanh(self.end_token(hidden)[:, None] + at_starts[:, :, None])
         end = self.end(self.end_norm(mixed)).squeeze(-1)  # (sequences, starts, width)
         end = end.masked_fill(~allowed[:, None], NEVER).log_softmax(-1)
         summed = (start.exp().unsqueeze(-1) * hidden).sum(1)  # (sequences, hidden)
         answer = torch.tanh(self.answer_hidden(torch.cat([summed, hidden[:, 0]], -1)))
-        return ConditionalSpans(start, chosen, end, self.answer(self.dropout(answer)).squeeze(-1))
+        return ConditionalSpans(
+            start, chosen, end, self.answer(self.dropout(answer)).squeeze(-1)
+        )
 
 
-def score_spans(network: AlbertForTask, batch: Batch, starts: Tensor | int) -> ConditionalSpans:
-    """Apply a conditional head to a batch, laid out as a rectangle; a very narrow one has fewer starts."""
-    width, is_context = max(batch.lengths), (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
-    allowed = batch.to_padded(is_context | (batch.positions == 0), width=width)  # [CLS] is "no answer"
+def score_spans(
+    network: AlbertForTask, batch: Batch, starts: Tensor | int
+) -> ConditionalSpans:
+    """Apply a conditional head to a batch, laid out as a rectangle; a very narrow one
+    has fewer starts.
+    """
+    width = max(batch.lengths)
+    is_context = (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
+    # [CLS] is "no answer"
+    allowed = batch.to_padded(is_context | (batch.positions == 0), width=width)
     hidden = batch.to_padded(network.albert(batch), width=width)
     number = min(starts, width) if isinstance(starts, int) else starts
     spans: ConditionalSpans = network.head(hidden.float(), allowed, number)
@@ -216,8 +282,8 @@ def score_spans(network: AlbertForTask, batch: Batch, starts: Tensor | int) -> C
 class ProposedSpan:
     """A proposed answer: its characters in the context, and its scores.
 
-    Scores are logits from a linear head and log-probabilities from a conditional one; `probability` is its share among
-    the proposals of its question.
+    Scores are logits from a linear head and log-probabilities from a conditional one;
+    `probability` is its share among the proposals of its question.
     """
 
     text: str
@@ -243,8 +309,8 @@ NO_SPAN = ProposedSpan("", 0, 0, -1e6, -1e6)
 class SpanAnswer:
     """The answer to one question: its proposals, best first.
 
-    `null_score` (conditional head) is the logit of "no answer"; if it reaches `threshold` (by default, even odds), no
-    answer is given.
+    `null_score` (conditional head) is the logit of "no answer"; if it reaches
+    `threshold` (by default, even odds), no answer is given.
     """
 
     n_best: tuple[ProposedSpan, ...]
@@ -258,7 +324,9 @@ class SpanAnswer:
         return self.n_best[0].text if is_given else ""
 
 
-def spans_of(context: str, windows: Iterable[tuple[Feature, Candidates]]) -> Iterator[ProposedSpan]:
+def spans_of(
+    context: str, windows: Iterable[tuple[Feature, Candidates]]
+) -> Iterator[ProposedSpan]:
     """Yield the candidates of all windows on a context, best first.
 
     A candidate counts only in the window that has the most context around its start.
@@ -269,17 +337,26 @@ def spans_of(context: str, windows: Iterable[tuple[Feature, Candidates]]) -> Ite
         places = rows[:, :2].astype(np.int64) - window.first
         # A span that starts in the question or at [CLS] is not in the context.
         is_inside = (places[:, 0] >= 0) & (places[:, 1] < len(window.offsets))
-        places, scores = places[is_inside], rows[is_inside, 2:]
+        places = places[is_inside]
+        scores = rows[is_inside, 2:]
         counts = window.has_most_context[places[:, 0]]
         first, last = places[counts].T
-        characters = np.stack([window.offsets[first, 0], window.offsets[last, 1]], axis=1)
-        tables.append(np.concatenate([characters, scores[counts]], axis=1).astype(np.float64))
+        characters = np.stack(
+            [window.offsets[first, 0], window.offsets[last, 1]], axis=1
+        )
+        tables.append(
+            np.concatenate([characters, scores[counts]], axis=1).astype(np.float64)
+        )
     found = np.concatenate(tables)
-    for start, stop, start_score, end_score in found[np.argsort(-found[:, 2:].sum(axis=1), kind="stable")]:
+    for start, stop, start_score, end_score in found[
+        np.argsort(-found[:, 2:].sum(axis=1), kind="stable")
+    ]:
         cut = context[int(start) : int(stop)]
         text = cut.strip()
         begin = int(start) + cut.find(text)
-        yield ProposedSpan(text, begin, begin + len(text), float(start_score), float(end_score))
+        yield ProposedSpan(
+            text, begin, begin + len(text), float(start_score), float(end_score)
+        )
 
 
 # The kinds of task
@@ -287,10 +364,11 @@ def spans_of(context: str, windows: Iterable[tuple[Feature, Candidates]]) -> Ite
 
 @dataclass(frozen=True)
 class SpanAnswering(Family[SpanExample, SpanAnswer]):
-    """SQuAD 1.1: every question is answered by a span, with a linear head (squad_utils.py L708-1026).
+    """SQuAD 1.1: every question is answered by a span, with a linear head
+    (squad_utils.py L708-1026).
 
-    Lengths are in pieces; in each window the `num_starts` likeliest starts are paired with the `num_ends` likeliest
-    ends.
+    Lengths are in pieces; in each window the `num_starts` likeliest starts are paired
+    with the `num_ends` likeliest ends.
     """
 
     head: HeadConfig = HeadConfig(kind="question-answering")  # noqa: RUF009
@@ -304,31 +382,59 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     baseline: ClassVar[str] = "no answer"
     nothing: ClassVar[ProposedSpan] = EMPTY
     key_measure: ClassVar[str] = "f1"
-    of_no_window: ClassVar[float | None] = None  # the null score of a question without any window
+    # the null score of a question without any window
+    of_no_window: ClassVar[float | None] = None
 
     def features(
-        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool
+        self,
+        examples: Sequence[SpanExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
     ) -> list[Feature]:
-        return list(self.windows(examples, tokenizer, max_length=max_length, training=training))
+        return list(
+            self.windows(examples, tokenizer, max_length=max_length, training=training)
+        )
 
     def windows(
-        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool = False
+        self,
+        examples: Sequence[SpanExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool = False,
     ) -> Iterator[SpanFeature]:
-        """Yield the features one by one, so that those of a long context need not fit in memory.
+        """Yield the features one by one, so that those of a long context need not fit
+        in memory.
 
-        Training windows without the answer are kept, with [CLS] as the target, marked as impossible.
+        Training windows without the answer are kept, with [CLS] as the target, marked
+        as impossible.
         """
-        segments = cache(lambda num_first, num_second: [0] * num_first + [1] * num_second)  # equal lists are shared
-        encode = cache(tokenizer.encode_arrays)  # a context has several questions: ids, and characters (pieces, 2)
+        # equal lists are shared
+        segments = cache(
+            lambda num_first, num_second: [0] * num_first + [1] * num_second
+        )
+        # a context has several questions: ids, and characters (pieces, 2)
+        encode = cache(tokenizer.encode_arrays)
         questions = tokenizer.encode_ids([example.question for example in examples])
-        for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
+        for number, (example, question) in enumerate(
+            zip(examples, questions, strict=True)
+        ):
             context, offsets = encode(example.context)
-            head = [tokenizer.cls_id, *question[: self.max_query_length], tokenizer.sep_id]
+            head = [
+                tokenizer.cls_id,
+                *question[: self.max_query_length],
+                tokenizer.sep_id,
+            ]
             room = max_length - len(head) - 1
             if room < 1:
                 what = f"question {example.id} leaves no room for its context"
                 received = f"task.max_length {max_length}, {1 - room} too short"
-                advice = "raise task.max_length (384 is usual), or lower task.max_query_length"
+                advice = (
+                    "raise task.max_length (384 is usual), or lower"
+                    " task.max_query_length"
+                )
                 raise LitebertError("LB-807", what, received=received, next=advice)
             answer = _answer_pieces(example, offsets) if training else None
             windows = windows_of(len(context), room=room, doc_stride=self.doc_stride)
@@ -336,7 +442,13 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
             for window, (start, stop) in enumerate(windows):
                 target = np.array([0, 0, 1]) if training else None
                 if answer is not None and start <= answer[0] and answer[1] < stop:
-                    target = np.array([answer[0] - start + len(head), answer[1] - start + len(head), 0])
+                    target = np.array(
+                        [
+                            answer[0] - start + len(head),
+                            answer[1] - start + len(head),
+                            0,
+                        ]
+                    )
                 yield SpanFeature(
                     ids=([*head, *context[start:stop].tolist(), tokenizer.sep_id],),
                     segments=(segments(len(head), stop - start + 1),),
@@ -347,41 +459,72 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
                 )
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the mean of both cross entropies, of start and of end, over all positions."""
+        """Return the mean of both cross entropies, of start and of end, over all
+        positions.
+        """
         start, end, _ = targets.view(-1, 3).T  # (windows,) each
-        width, is_token = max(batch.lengths), torch.ones_like(batch.ids, dtype=torch.bool)
+        width = max(batch.lengths)
+        is_token = torch.ones_like(batch.ids, dtype=torch.bool)
         is_token = batch.to_padded(is_token, width=width)  # (windows, width)
-        logits = batch.to_padded(network(batch).float(), width=width).masked_fill(~is_token[..., None], NEVER)
+        logits = batch.to_padded(network(batch).float(), width=width).masked_fill(
+            ~is_token[..., None], NEVER
+        )
         of_start = F.cross_entropy(logits[..., 0], start, reduction="none")
         of_end = F.cross_entropy(logits[..., 1], end, reduction="none")
         return (of_start + of_end) / 2
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the candidates of each window."""
-        logits, found = network(batch).float().cpu().numpy(), []  # (tokens, 2)
-        for start, end in (window.T for window in np.split(logits, np.cumsum(batch.lengths)[:-1])):
+        # (tokens, 2)
+        logits = network(batch).float().cpu().numpy()
+        found = []
+        for start, end in (
+            window.T for window in np.split(logits, np.cumsum(batch.lengths)[:-1])
+        ):
             starts = likeliest(start, self.num_starts)
             found.append(self.candidates(starts, start[starts], end[None]))
         return found
 
     def candidates(
-        self, starts: NDArray[np.int64], start_scores: NDArray[np.float32], ends: NDArray[np.float32]
+        self,
+        starts: NDArray[np.int64],
+        start_scores: NDArray[np.float32],
+        ends: NDArray[np.float32],
     ) -> Candidates:
-        """Pair starts (n,) with their likeliest ends, given scores (n or 1, width), unless the span is too long."""
+        """Pair starts (n,) with their likeliest ends, given scores (n or 1, width),
+        unless the span is too long.
+        """
         chosen = likeliest(ends, self.num_ends)
         end_scores = np.take_along_axis(ends, chosen, axis=-1)  # (n or 1, num_ends)
-        pairs = np.broadcast_arrays(starts[:, None], chosen, start_scores[:, None], end_scores)
-        rows = np.stack(pairs, axis=-1).reshape(-1, 4).astype(np.float32)  # (n * num_ends, 4)
+        pairs = np.broadcast_arrays(
+            starts[:, None], chosen, start_scores[:, None], end_scores
+        )
+        # (n * num_ends, 4)
+        rows = np.stack(pairs, axis=-1).reshape(-1, 4).astype(np.float32)
         length = rows[:, 1] - rows[:, 0] + 1
         found: Candidates = rows[(length >= 1) & (length <= self.max_answer_length)]
         return found
 
-    def answer(self, example: SpanExample, windows: Sequence[Feature], outputs: Sequence[Output], /) -> SpanAnswer:
-        nulls = [float(output[0, 2]) for output in outputs if self.of_no_window is not None]
-        return self._answer(spans_of(example.context, zip(windows, outputs, strict=True)), nulls)
+    def answer(
+        self,
+        example: SpanExample,
+        windows: Sequence[Feature],
+        outputs: Sequence[Output],
+        /,
+    ) -> SpanAnswer:
+        nulls = [
+            float(output[0, 2]) for output in outputs if self.of_no_window is not None
+        ]
+        return self._answer(
+            spans_of(example.context, zip(windows, outputs, strict=True)), nulls
+        )
 
-    def _answer(self, best_first: Iterable[ProposedSpan], nulls: Sequence[float]) -> SpanAnswer:
-        """Keep the first span of each text and the lowest null score; probabilities are the softmax of scores."""
+    def _answer(
+        self, best_first: Iterable[ProposedSpan], nulls: Sequence[float]
+    ) -> SpanAnswer:
+        """Keep the first span of each text and the lowest null score; probabilities are
+        the softmax of scores.
+        """
         kept: dict[str, ProposedSpan] = {}
         for span in best_first:
             if len(kept) == self.n_best:
@@ -389,39 +532,63 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
             kept.setdefault(span.text, span)
         spans = list(kept.values()) or [self.nothing]
         powers = [math.exp(span.score - spans[0].score) for span in spans]
-        n_best = [replace(span, probability=power / sum(powers)) for span, power in zip(spans, powers, strict=True)]
-        return SpanAnswer(tuple(n_best), min(nulls, default=self.of_no_window), self.null_threshold)
+        n_best = [
+            replace(span, probability=power / sum(powers))
+            for span, power in zip(spans, powers, strict=True)
+        ]
+        return SpanAnswer(
+            tuple(n_best), min(nulls, default=self.of_no_window), self.null_threshold
+        )
 
     def merge(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
-        """Return the answer to a question, given the answers from parts of its windows."""
-        spans = [span for each in answers for span in each.n_best if span != self.nothing]
+        """Return the answer to a question, given the answers from parts of its
+        windows.
+        """
+        spans = [
+            span for each in answers for span in each.n_best if span != self.nothing
+        ]
         nulls = [each.null_score for each in answers if each.null_score is not None]
         return self._answer(sorted(spans, key=lambda span: -span.score), nulls)
 
     def averaged(self, answers: Sequence[SpanAnswer], /) -> SpanAnswer:
         """Return the answer of an ensemble (paper 4.9; squad_utils.py L1330).
 
-        The scores of a span are averaged over the models that propose it, null scores over all.
+        The scores of a span are averaged over the models that propose it, null scores
+        over all.
         """
         proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
-        for span in (span for each in answers for span in each.n_best if span != self.nothing):
+        for span in (
+            span for each in answers for span in each.n_best if span != self.nothing
+        ):
             proposed.setdefault((span.start, span.stop), []).append(span)
         spans = []
         for same in proposed.values():
-            start_score, end_score = np.mean([(span.start_score, span.end_score) for span in same], axis=0).tolist()
+            start_score, end_score = np.mean(
+                [(span.start_score, span.end_score) for span in same], axis=0
+            ).tolist()
             spans.append(replace(same[0], start_score=start_score, end_score=end_score))
         nulls = [each.null_score for each in answers if each.null_score is not None]
-        return self._answer(sorted(spans, key=lambda span: -span.score), [sum(nulls) / len(nulls)] if nulls else [])
+        return self._answer(
+            sorted(spans, key=lambda span: -span.score),
+            [sum(nulls) / len(nulls)] if nulls else [],
+        )
 
-    def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
+    def measures(
+        self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
+    ) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
         wanted, found, _ = answers_by_id(examples, answers)
         measured = squad1_measures(wanted, found)
         return {name: measured[name] for name in ("exact", "f1")}
 
-    def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
+    def constant(
+        self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /
+    ) -> list[SpanAnswer]:
         """Answer nothing: no span is more common than another."""
-        return [SpanAnswer((NO_SPAN,), self.of_no_window, self.null_threshold) for _ in examples]
+        return [
+            SpanAnswer((NO_SPAN,), self.of_no_window, self.null_threshold)
+            for _ in examples
+        ]
 
     def shown(self, example: SpanExample, /) -> str:
         return example.question
@@ -431,30 +598,45 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
             return None
         return " | ".join(dict.fromkeys(one.text for one in example.answers))
 
-    def rows(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> list[AnswerRow]:
+    def rows(
+        self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
+    ) -> list[AnswerRow]:
         return super().rows(examples, tune_threshold(examples, answers))
 
-    def in_words(self, example: SpanExample, answer: SpanAnswer, /) -> tuple[str, float | None, float | None]:
+    def in_words(
+        self, example: SpanExample, answer: SpanAnswer, /
+    ) -> tuple[str, float | None, float | None]:
         """Return the answer, the probability of it or of "no answer", and its F1."""
-        text, confidence = answer.text, answer.n_best[0].probability
+        text = answer.text
+        confidence = answer.n_best[0].probability
         if answer.null_score is not None:
             answerable = 1 / (1 + math.exp(min(answer.null_score, 700.0)))
             confidence = confidence * answerable if text else 1 - answerable
-        return text, confidence, exact_and_f1([one.text for one in example.answers or ()] or [""], text)[1]
+        return (
+            text,
+            confidence,
+            exact_and_f1([one.text for one in example.answers or ()] or [""], text)[1],
+        )
 
     def texts(self, example: SpanExample, /) -> tuple[str, ...]:
         return (example.context, example.question)
 
     def labels(self, example: SpanExample, /) -> tuple[str, ...]:
-        return () if example.answers is None else ("answered" if example.answers else "unanswerable",)
+        return (
+            ()
+            if example.answers is None
+            else ("answered" if example.answers else "unanswerable",)
+        )
 
 
 @dataclass(frozen=True)
 class ConditionalSpanAnswering(SpanAnswering):
-    """SQuAD 2.0: an end depends on its start, and a question may have no answer (squad_utils.py L1230-1733).
+    """SQuAD 2.0: an end depends on its start, and a question may have no answer
+    (squad_utils.py L1230-1733).
 
-    At a null score of `null_threshold` or more, no answer is given. If it is None, it is tuned on the answers that are
-    measured, as in the official evaluation; where right answers are not known, even odds decide.
+    At a null score of `null_threshold` or more, no answer is given. If it is None, it
+    is tuned on the answers that are measured, as in the official evaluation; where
+    right answers are not known, even odds decide.
     """
 
     head: HeadConfig = HeadConfig(kind="conditional-question-answering")  # noqa: RUF009
@@ -464,54 +646,95 @@ class ConditionalSpanAnswering(SpanAnswering):
     of_no_window: ClassVar[float | None] = 1e6  # squad_utils.py L1262
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return half the sum of three cross entropies: start, end given the right start, "no answer"."""
+        """Return half the sum of three cross entropies: start, end given the right
+        start, "no answer".
+        """
         start, end, is_impossible = targets.view(-1, 3).T
         spans = score_spans(network, batch, start[:, None])
-        likelihood = spans.start.gather(1, start[:, None]) + spans.end[:, 0].gather(1, end[:, None])
+        likelihood = spans.start.gather(1, start[:, None]) + spans.end[:, 0].gather(
+            1, end[:, None]
+        )
         wanted = is_impossible.to(spans.no_answer)
-        no_answer = F.binary_cross_entropy_with_logits(spans.no_answer, wanted, reduction="none")
+        no_answer = F.binary_cross_entropy_with_logits(
+            spans.no_answer, wanted, reduction="none"
+        )
         return (no_answer - likelihood[:, 0]) / 2
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return the candidates of each window; row 0, a start at [CLS] and so not a candidate, is the null score."""
+        """Return the candidates of each window; row 0, a start at [CLS] and so not a
+        candidate, is the null score.
+        """
         spans = score_spans(network, batch, self.num_starts)
         start_scores = spans.start.gather(1, spans.chosen)
-        on_host = (part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer))
+        on_host = (
+            part.cpu().numpy()
+            for part in (spans.chosen, start_scores, spans.end, spans.no_answer)
+        )
         found = []
         for starts, of_starts, of_ends, null_score in zip(*on_host, strict=True):
             null = np.array([[0, 0, null_score, 0]], dtype=np.float32)
-            found.append(np.concatenate([null, self.candidates(starts, of_starts, of_ends)]))
+            found.append(
+                np.concatenate([null, self.candidates(starts, of_starts, of_ends)])
+            )
         return found
 
-    def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
-        """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
+    def measures(
+        self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
+    ) -> dict[str, float]:
+        """Return the measures of evaluate-v2.0.py, in percent, and the threshold
+        used.
+        """
         wanted, found, nulls = answers_by_id(examples, answers)
         of_best = threshold_measures(wanted, found, nulls)
-        threshold = of_best["best_f1_threshold"] if self.null_threshold is None else self.null_threshold
-        kept = {key: text if nulls[key] < threshold else "" for key, text in found.items()}
-        measured = squad2_measures(wanted, kept, nulls if self.null_threshold is None else None) | of_best
-        shares = {name: value for name, value in measured.items() if not name.endswith("total")}
+        threshold = (
+            of_best["best_f1_threshold"]
+            if self.null_threshold is None
+            else self.null_threshold
+        )
+        kept = {
+            key: text if nulls[key] < threshold else "" for key, text in found.items()
+        }
+        measured = (
+            squad2_measures(
+                wanted, kept, nulls if self.null_threshold is None else None
+            )
+            | of_best
+        )
+        shares = {
+            name: value
+            for name, value in measured.items()
+            if not name.endswith("total")
+        }
         return shares | {"threshold": threshold}
 
 
-SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalSpanAnswering())}
+SPAN_FAMILIES = {
+    each.head.kind: each for each in (SpanAnswering(), ConditionalSpanAnswering())
+}
 """The families of the heads that answer with spans."""
 
 
 def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
-    """Return the indices of the highest scores along the last axis, best first; ties keep their order."""
+    """Return the indices of the highest scores along the last axis, best first; ties
+    keep their order.
+    """
     return np.argsort(-scores, axis=-1, kind="stable")[..., :number]
 
 
 # The official answers to submit
 #
-# The official evaluation (squad_utils.py L1693) tunes the threshold for "no answer" on the answers that it measures,
-# does not answer the very question that set it (tuned with `>`, applied with `<`), and takes a null score above 1.0 as
-# "no answer", tuned or not.
+# The official evaluation (squad_utils.py L1693) tunes the threshold for "no answer" on
+# the answers that it measures, does not answer the very question that set it (tuned
+# with `>`, applied with `<`), and takes a null score above 1.0 as "no answer", tuned or
+# not.
 
 
-def tune_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> Sequence[SpanAnswer]:
-    """Return answers as in the official files; a threshold that is not set is tuned if right answers are known."""
+def tune_threshold(
+    examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
+) -> Sequence[SpanAnswer]:
+    """Return answers as in the official files; a threshold that is not set is tuned if
+    right answers are known.
+    """
     wanted, found, nulls = answers_by_id(examples, answers)
     if not (wanted and nulls) or answers[0].threshold is not None:
         return answers
@@ -521,13 +744,25 @@ def tune_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer
 
 def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:
     """Return the right answers by question, where they are known."""
-    return {each.id: [one.text for one in each.answers] for each in examples if each.answers is not None}
+    return {
+        each.id: [one.text for one in each.answers]
+        for each in examples
+        if each.answers is not None
+    }
 
 
 def answers_by_id(
     examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
 ) -> tuple[dict[str, list[str]], dict[str, str], dict[str, float]]:
-    """Return by question: the right answers, where they are known; the best proposal; the null score."""
-    by_id = {example.id: answer for example, answer in zip(examples, answers, strict=True)}
+    """Return by question: the right answers, where they are known; the best proposal;
+    the null score.
+    """
+    by_id = {
+        example.id: answer for example, answer in zip(examples, answers, strict=True)
+    }
     found = {key: answer.n_best[0].text for key, answer in by_id.items()}
-    return gold(examples), found, {key: a.null_score for key, a in by_id.items() if a.null_score is not None}
+    return (
+        gold(examples),
+        found,
+        {key: a.null_score for key, a in by_id.items() if a.null_score is not None},
+    )

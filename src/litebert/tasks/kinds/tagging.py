@@ -1,4 +1,6 @@
-"""Tag every word of a sentence: entities, parts of speech (Hugging Face's run_ner.py)."""
+"""Tag every word of a sentence: entities, parts of speech (Hugging Face's
+run_ner.py).
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -18,7 +20,9 @@ from litebert.tasks.kinds.family import Family, Feature, Output
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
-"""The target of tokens without a tag: [CLS], [SEP], and all but the first piece of each word."""
+"""The target of tokens without a tag: [CLS], [SEP], and all but the first piece of each
+word.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,24 +50,40 @@ class TagAnswer:
 class TokenClassification(Family[TagExample, TagAnswer]):
     """One answer per word, predicted at the word's first piece.
 
-    A sentence that is too long is split into several sequences between words, so that every word gets a tag; only a
-    single word longer than `max_length` loses its last pieces.
+    A sentence that is too long is split into several sequences between words, so that
+    every word gets a tag; only a single word longer than `max_length` loses its last
+    pieces.
     """
 
     baseline: ClassVar[str] = "the commonest tag"
 
     @property
     def key_measure(self) -> str:  # type: ignore[override]
-        """F1 of entities if the tags mark entities, otherwise the share of right tags."""
+        """F1 of entities if the tags mark entities, otherwise the share of right
+        tags.
+        """
         marks = tuple(f"{prefix}-" for prefix in BEGIN + INSIDE)
-        return "f1" if all(label == "O" or label.startswith(marks) for label in self.head.labels) else "accuracy"
+        return (
+            "f1"
+            if all(
+                label == "O" or label.startswith(marks) for label in self.head.labels
+            )
+            else "accuracy"
+        )
 
     def features(
-        self, examples: Sequence[TagExample], tokenizer: Tokenizer, *, max_length: int, training: bool
+        self,
+        examples: Sequence[TagExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
     ) -> list[Feature]:
-        """Frame [CLS] words [SEP]; the weight is the number of words, so that all words count equally.
+        """Frame [CLS] words [SEP]; the weight is the number of words, so that all words
+        count equally.
 
-        Targets have one entry per token. Without labels, the entry is 0 at the first piece of each word.
+        Targets have one entry per token. Without labels, the entry is 0 at the first
+        piece of each word.
         """
         encoded = encode_words(tokenizer, [example.words for example in examples])
         features = []
@@ -74,41 +94,71 @@ class TokenClassification(Family[TagExample, TagAnswer]):
                 inner = list(chain.from_iterable(words[run]))[: max_length - 2]
                 ids = [tokenizer.cls_id, *inner, tokenizer.sep_id]
                 target = np.full(len(ids), IGNORED, dtype=np.int64)
-                target[list(accumulate(map(len, words[run][:-1]), initial=1))] = tags[run]
-                features.append(Feature((ids,), ([0] * len(ids),), target, number, weight=float(len(words[run]))))
+                target[list(accumulate(map(len, words[run][:-1]), initial=1))] = tags[
+                    run
+                ]
+                features.append(
+                    Feature(
+                        (ids,),
+                        ([0] * len(ids),),
+                        target,
+                        number,
+                        weight=float(len(words[run])),
+                    )
+                )
         return features
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the cross entropy of each sequence, summed over its words."""
-        by_token = F.cross_entropy(network(batch), targets, ignore_index=IGNORED, reduction="none")
-        return torch.stack([losses.sum() for losses in torch.split(by_token, list(batch.lengths))])
+        by_token = F.cross_entropy(
+            network(batch), targets, ignore_index=IGNORED, reduction="none"
+        )
+        return torch.stack(
+            [losses.sum() for losses in torch.split(by_token, list(batch.lengths))]
+        )
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the logits of each sequence, of shape (tokens, labels)."""
         logits = network(batch).float().cpu()
         return [part.numpy() for part in torch.split(logits, list(batch.lengths))]
 
-    def answer(self, _: TagExample, features: Sequence[Feature], outputs: Sequence[Output], /) -> TagAnswer:
+    def answer(
+        self, _: TagExample, features: Sequence[Feature], outputs: Sequence[Output], /
+    ) -> TagAnswer:
         """Turn the logits at first pieces into probabilities, word by word."""
-        logits = [np.zeros((0, self.head.num_outputs), dtype=np.float32)]  # for a sentence without words
+        # for a sentence without words
+        logits = [np.zeros((0, self.head.num_outputs), dtype=np.float32)]
         for feature, output in zip(features, outputs, strict=True):
-            assert feature.target is not None, "targets mark the first piece of each word"
+            assert feature.target is not None, (
+                "targets mark the first piece of each word"
+            )
             logits.append(output[feature.target != IGNORED])
-        return TagAnswer(torch.from_numpy(np.concatenate(logits)).double().softmax(-1).numpy())
+        return TagAnswer(
+            torch.from_numpy(np.concatenate(logits)).double().softmax(-1).numpy()
+        )
 
-    def measures(self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /) -> dict[str, float]:
+    def measures(
+        self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /
+    ) -> dict[str, float]:
         """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
         require_some(sum(example.tags is not None for example in examples))
-        return tagging_measures([*map(self.labels, examples)], [self._tag_names(answer.best) for answer in answers])
+        return tagging_measures(
+            [*map(self.labels, examples)],
+            [self._tag_names(answer.best) for answer in answers],
+        )
 
     def averaged(self, answers: Sequence[TagAnswer], /) -> TagAnswer:
         return TagAnswer(np.mean([each.probabilities for each in answers], axis=0))
 
-    def constant(self, training: Sequence[TagExample], examples: Sequence[TagExample], /) -> list[TagAnswer]:
+    def constant(
+        self, training: Sequence[TagExample], examples: Sequence[TagExample], /
+    ) -> list[TagAnswer]:
         """Return, for every word, the share of each tag in training."""
         tags = [tag for example in training for tag in example.tags or ()]
         shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
-        return [TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples]
+        return [
+            TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples
+        ]
 
     def texts(self, example: TagExample, /) -> tuple[str, ...]:
         return (" ".join(example.words),)
@@ -116,12 +166,25 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     def expected(self, example: TagExample, /) -> str | None:
         return None if example.tags is None else " ".join(self.labels(example))
 
-    def in_words(self, example: TagExample, answer: TagAnswer, /) -> tuple[str, float | None, float | None]:
-        """Return the tags, the mean of their probabilities, and the share of right ones."""
-        words, tags, confidence, score = " ".join(self._tag_names(answer.best)), example.tags, None, None
+    def in_words(
+        self, example: TagExample, answer: TagAnswer, /
+    ) -> tuple[str, float | None, float | None]:
+        """Return the tags, the mean of their probabilities, and the share of right
+        ones.
+        """
+        words = " ".join(self._tag_names(answer.best))
+        tags = example.tags
+        confidence = None
+        score = None
         if example.words:
             confidence = float(answer.probabilities.max(axis=1).mean())
-            score = None if tags is None else float(np.mean([a == b for a, b in zip(tags, answer.best, strict=True)]))
+            score = (
+                None
+                if tags is None
+                else float(
+                    np.mean([a == b for a, b in zip(tags, answer.best, strict=True)])
+                )
+            )
         return words, confidence, score
 
     def labels(self, example: TagExample, /) -> tuple[str, ...]:
@@ -131,13 +194,16 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         return tuple(self.head.labels[tag] for tag in tags)
 
 
-def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+def encode_words(
+    tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]
+) -> list[list[list[int]]]:
     """Return the ids of each word of each sentence, encoded with spaces between words.
 
-    Words are not encoded one by one: because of rules that depend on neighbours (numbers with commas, combining
-    accents), the ids would differ from those of the same sentence as plain text. A piece belongs to the word in which
-    its characters begin. A word that is normalised to nothing, such as a lone control character, gets the unknown
-    piece, because it needs a tag, too.
+    Words are not encoded one by one: because of rules that depend on neighbours
+    (numbers with commas, combining accents), the ids would differ from those of the
+    same sentence as plain text. A piece belongs to the word in which its characters
+    begin. A word that is normalised to nothing, such as a lone control character, gets
+    the unknown piece, because it needs a tag, too.
     """
     by_word = []
     encodings = tokenizer.encode_batch([" ".join(words) for words in sentences])
@@ -151,12 +217,16 @@ def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> li
 
 
 def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
-    """Split words, given their sizes in pieces, into runs that fit; a word that is too long is a run of its own."""
-    start, used = 0, 0
+    """Split words, given their sizes in pieces, into runs that fit; a word that is too
+    long is a run of its own.
+    """
+    start = 0
+    used = 0
     for word, size in enumerate(sizes):
         if used + size > room and word > start:
             yield slice(start, word)
-            start, used = word, 0
+            start = word
+            used = 0
         used += size
     if sizes:
         yield slice(start, len(sizes))
