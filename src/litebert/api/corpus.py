@@ -165,9 +165,8 @@ def corpus_build(
     """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to
     resume.
 
-    litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output
-    corpora/mine litebert corpus build wiki.parquet --tokenizer models/mine --output
-    corpora/wiki --held-out 0.02
+    litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
+    litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
     """
 
     def show(progress: BuildProgress) -> None:

@@ -496,8 +496,7 @@ def glue(
     answers average all seeds.
 
     litebert glue --model models/mine --data glue --submission submission --markdown
-    litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3
-    --submission submission
+    litebert glue --model models/mine --data glue --seeds 1,2,3 --submission out
     """
     require_types(glue, locals())
     words = [tasks] if isinstance(tasks, str) else tasks

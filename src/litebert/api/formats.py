@@ -37,8 +37,8 @@ def import_google(
 ) -> ModelImport:
     """Convert a checkpoint of Google's code to a model folder.
 
-    litebert import google albert_base_v2.tar.gz --output models/base litebert import
-    google race/model.ckpt-best --head multiple-choice --output models/race
+    litebert import google albert_base_v2.tar.gz --output models/base
+    litebert import google race/model.ckpt-best --head multiple-choice --output models/race
 
     PATH is a .tar.gz, a folder (of a checkpoint, or an unpacked TF-Hub module), or a
     prefix such as model.ckpt-best. albert_config.json and the vocabulary are searched
@@ -73,9 +73,8 @@ def import_huggingface(
     """Convert a transformers model, in a folder or OWNER/NAME on the Hub, to a model
     folder.
 
-    litebert import huggingface albert/albert-base-v1 --activation gelu_new --output
-    models/v1 litebert import huggingface downloads/albert_chinese --legacy-pickle
-    --output models/chinese
+    litebert import huggingface albert/albert-base-v1 --activation gelu_new --output models/v1
+    litebert import huggingface downloads/albert_chinese --legacy-pickle --output models/chinese
     """
     from litebert.interop.huggingface import import_model
 

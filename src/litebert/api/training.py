@@ -284,9 +284,8 @@ def distil(
     sentence-transformers folder. The student starts from its layers and learns from its
     hidden states and text vectors, but has its own vocabulary.
 
-    litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60
-    --name mine litebert distil models/teacher --corpus corpora/wiki
-    model.num_hidden_groups=2
+    litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
+    litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
     """
     given = dict(locals())
     require_types(distil, given)

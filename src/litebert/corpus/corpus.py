@@ -213,9 +213,9 @@ class Corpus:
 def corpus_push(corpus: Path, url: str) -> str:
     """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
 
-    litebert corpus push corpora/wiki s3://bucket/wiki litebert corpus push corpora/wiki
-    gs://bucket/wiki AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push
-    corpora/wiki s3://bucket/wiki
+    litebert corpus push corpora/wiki s3://bucket/wiki
+    litebert corpus push corpora/wiki gs://bucket/wiki
+    AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
     Corpus.without_shards(corpus)  # check that it is a finished corpus
     # nothing is there yet, or what an interrupted push has left

@@ -182,8 +182,8 @@ def study_layers(
     than 1 %), oscillate (they return within 8 steps), close in (steps shrink by half),
     or wander. Without a model, the packaged model is measured.
 
-    litebert study layers --texts my-text.txt litebert study layers runs/mine
-    models/bert --texts my-text.txt --depths 24,48,96 --output study
+    litebert study layers --texts my-text.txt
+    litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --output study
     """
     if output:
         require_replaceable(output, as_folder=True)  # before anything is measured
@@ -336,9 +336,9 @@ def study_ablation(
     authors name as future work. A trained row is not trained again: rerun the command
     to resume.
 
-    litebert study ablation sharing --corpus corpora/mine litebert study ablation
-    sharing --corpus corpora/mine --probe sst2=data/glue --seeds 1,2,3 litebert study
-    ablation width --corpus corpora/mine --scale paper --afford 0
+    litebert study ablation sharing --corpus corpora/mine
+    litebert study ablation sharing --corpus corpora/mine --probe sst2=data/glue --seeds 1,2,3
+    litebert study ablation width --corpus corpora/mine --scale paper --afford 0
     """
     require_replaceable(output, as_folder=True)
     tables = read_grids().tables
