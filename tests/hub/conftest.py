@@ -8,7 +8,7 @@ import hashlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 
@@ -46,6 +46,8 @@ class LoopbackHub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     fault: str = ""
+    # repositories whose requests wait
+    held: set[str] = field(default_factory=set)
     url: str = ""
 
     def add(self, name: str, folder: Path) -> Repository:
@@ -57,8 +59,12 @@ class LoopbackHub:
 
     async def answer(self, request: Request, route) -> Response:
         self.requests.append(f"{request.method} {request.url.path}")
-        while self.fault == "silent":
+        while self.fault == "silent" or any(
+            name in request.url.path for name in self.held
+        ):
             await asyncio.sleep(0.05)
+        if self.fault == "byte by byte":
+            return StreamingResponse(_byte_by_byte())
         if self.fault.isdigit() or self.fault == "redirect loop":
             status = int(self.fault) if self.fault.isdigit() else 302
             return Response(
@@ -83,12 +89,6 @@ class LoopbackHub:
         return repository
 
     async def info(self, request: Request) -> Response:
-        # the next succeeds
-        if (
-            self.fault == "not listed"
-            and sum("/models/" in each for each in self.requests) == 1
-        ):
-            raise HTTPException(400)
         repository = self.find(request)
         files = [{"rfilename": path} for path in repository.files]
         about = {
@@ -115,8 +115,8 @@ class LoopbackHub:
         )
         # "cut off" ends there, whatever range is requested
         half = data[: len(data) // 2]
-        other = dict.fromkeys(("other bytes", "not listed"), data[::-1])
-        sent = (other | {"cut off": half, "short length": half}).get(fault, data)
+        wrong = {"cut off": half, "short length": half, "other bytes": data[::-1]}
+        sent = wrong.get(fault, data)
         headers = {
             "ETag": f'"{_entry(path, data)["etag"]}"',
             "X-Repo-Commit": repository.commit,
@@ -166,6 +166,13 @@ class LoopbackHub:
         return JSONResponse(
             {"commitUrl": url, "commitOid": repository.commit, "success": True}
         )
+
+
+async def _byte_by_byte() -> AsyncIterator[bytes]:
+    """Send an answer that never ends, one byte at a time."""
+    while True:
+        yield b" "
+        await asyncio.sleep(0.05)
 
 
 def _entry(path: str, data: bytes) -> dict[str, object]:
@@ -231,6 +238,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub
         monkeypatch.setattr(constants, name, value)
     yield hub
     hub.fault = ""
+    hub.held.clear()
     server.should_exit = True
     server.force_exit = True
     thread.join()

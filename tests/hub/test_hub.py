@@ -8,11 +8,14 @@ import shlex
 import shutil
 import socket
 import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
-from huggingface_hub import ModelCard, constants
+from huggingface_hub import ModelCard, constants, get_session, hf_hub_download
 
 from litebert.api.formats import hub_push
 from litebert.config import HeadConfig
@@ -33,6 +36,14 @@ from tests.conftest import blocks
 from tests.contract.shell import assert_matches_schema, litebert
 
 NAME = "me/small"
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Wait for something that happens in another thread; fail after a minute."""
+    end = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
 
 
 # ---- fetching ------------------------------------------------------------------------
@@ -89,10 +100,7 @@ def test_a_fetched_model_is_available_without_the_hub(
     folder = pull(NAME)
     assert (folder / "README.md").exists()
     assert locate(f"me/small@{first}") == before  # the first revision is unchanged
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    for name, value in (("ENDPOINT", closed), ("HF_HUB_OFFLINE", True)):
+    for name, value in (("ENDPOINT", _closed_port()), ("HF_HUB_OFFLINE", True)):
         monkeypatch.setattr(constants, name, value)
         assert pull(NAME) == folder
         with pytest.raises(LitebertError, match=r"LB-623[\s\S]*give the folder"):
@@ -104,9 +112,10 @@ def test_a_fetched_model_is_available_without_the_hub(
 
 
 FAULTS = {
-    **dict.fromkeys(("500", "429", "redirect loop", "silent", "cut off"), "LB-623"),
+    **dict.fromkeys(("500", "429", "redirect loop", "cut off"), "LB-623"),
+    **dict.fromkeys(("silent", "byte by byte"), "LB-623"),
     **dict.fromkeys(("404", "418", "403"), "LB-629"),
-    **dict.fromkeys(("short length", "other bytes", "not listed"), "LB-626"),
+    **dict.fromkeys(("short length", "other bytes"), "LB-626"),
 }
 
 
@@ -127,6 +136,104 @@ def test_every_fault_of_the_hub_is_one_error(
     assert (pull(NAME) / "model.safetensors").read_bytes() == (
         small_model / "model.safetensors"
     ).read_bytes()
+
+
+@pytest.mark.parametrize("fault", ["silent", "byte by byte", "500", "401", "closed"])
+def test_a_model_in_the_cache_is_used_while_the_hub_does_not_answer(
+    fault: str, hub, small_model: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit = hub.add("me/small", small_model).commit
+    folder = pull(NAME)
+    monkeypatch.setattr(transfer, "PATIENCE_WITH_COPY", 0.5)
+    if fault == "closed":
+        monkeypatch.setattr(constants, "ENDPOINT", _closed_port())
+    hub.fault = fault
+    hub.requests.clear()
+    capsys.readouterr()
+
+    # a commit never changes, so nothing is asked
+    assert pull(NAME, commit) == folder
+    assert hub.requests == []
+    assert capsys.readouterr().err == ""
+
+    # a branch may have changed: the Hub is asked once
+    assert pull(NAME) == folder
+    assert len(hub.requests) == (0 if fault == "closed" else 1)
+    note = capsys.readouterr().err
+    assert note.count("\n") == 1
+    assert f"fetched before, commit {commit[:8]}" in note
+
+
+def _closed_port() -> str:
+    """Return an address that refuses connections."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_copy_that_lacks_a_file_is_completed_and_never_used_as_it_is(
+    hub, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = hub.add("me/small", small_model).commit
+    folder = pull(NAME)
+    (folder / "tokenizer.json").unlink()
+    monkeypatch.setattr(transfer, "PATIENCE", 0.5)
+    hub.fault = "silent"
+    for revision in (None, commit):
+        with pytest.raises(LitebertError, match="LB-623"):
+            pull(NAME, revision)
+    hub.fault = ""
+    assert pull(NAME, commit) == folder
+    assert (folder / "tokenizer.json").is_file()
+
+
+def test_a_copy_that_another_library_began_is_completed_if_the_hub_answers(
+    hub, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = hub.add("me/small", small_model).commit
+    for name in ("config.json", "model.safetensors"):
+        weights = hf_hub_download(NAME, name)
+    folder = Path(weights).parent
+    monkeypatch.setattr(transfer, "PATIENCE_WITH_COPY", 0.5)
+    hub.fault = "silent"
+    assert pull(NAME) == folder
+    assert not (folder / "tokenizer.json").exists()
+    hub.fault = ""
+    assert pull(NAME, commit) == folder
+    assert (folder / "tokenizer.json").is_file()
+
+
+def test_a_branch_that_moved_is_fetched_again_and_one_that_did_not_is_asked_once(
+    hub, small_model: Path
+) -> None:
+    repository = hub.add("me/small", small_model)
+    folder = pull(NAME)
+    hub.requests.clear()
+    assert pull(NAME) == folder
+    assert hub.requests == ["GET /api/models/me/small"]
+    repository.files["README.md"] = b"# changed"
+    moved = pull(NAME)
+    assert moved != folder
+    assert (moved / "README.md").read_bytes() == b"# changed"
+
+
+def test_pulls_that_overlap_leave_the_session_as_it_was(hub, small_model: Path) -> None:
+    names = ["me/first", "me/second"]
+    for name in names:
+        hub.add(name, small_model)
+    before = get_session().event_hooks["request"]
+    hub.held.update(names)
+    with ThreadPoolExecutor() as pool:
+        pulls = []
+        for name in names:
+            pulls.append(pool.submit(pull, name))
+            # the next begins when this one waits for its answer
+            wait_until(lambda name=name: any(name in seen for seen in hub.requests))
+        # the first that began ends first
+        for name, pulled in zip(names, pulls, strict=True):
+            hub.held.remove(name)
+            assert (pulled.result(timeout=60) / "model.safetensors").is_file()
+    assert get_session().event_hooks["request"] == before
 
 
 def test_a_wrong_name_or_revision_and_pickled_weights_are_reported(

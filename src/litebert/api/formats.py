@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.errors import LitebertError, say
-from litebert.hub.transfer import locate, model_files, parse_name, pull, push
+from litebert.hub import locate, model_files, parse_name, pull, push
 from litebert.interop import ExportReport, GoogleExport, ModelImport, Quantized
 
 OutputFolder = Annotated[Path, "New folder.", Required]

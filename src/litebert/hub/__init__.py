@@ -2,15 +2,8 @@
 Hub), describe and publish them.
 """
 
-from litebert.hub.transfer import (
-    PACKAGED_NAME,
-    hash_model,
-    locate,
-    model_files,
-    packaged_model,
-    parse_name,
-    pull,
-)
+from litebert.hub.locate import PACKAGED_NAME, locate, packaged_model, parse_name
+from litebert.hub.transfer import hash_model, model_files, pull, push
 
 __all__ = [
     "PACKAGED_NAME",
@@ -20,4 +13,5 @@ __all__ = [
     "packaged_model",
     "parse_name",
     "pull",
+    "push",
 ]

@@ -1,30 +1,36 @@
-"""Models by name: find the local folder that is meant, or fetch and push a repository
-of the Hub.
+"""Fetching a repository of the Hub into the cache of huggingface_hub, and sending one.
+
+In order: the files of a model, fetching, the copy in the cache, sending, the requests
+and their errors.
 """
 
 import hashlib
 import re
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from importlib.resources import files as package_files
 from importlib.util import find_spec
-from os import PathLike
 from pathlib import Path
-from shlex import quote
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from litebert.errors import DamagedError, LitebertError, did_you_mean, disk_errors
-from litebert.files import as_path, hash_file
-from litebert.runs import Run, is_run
+from litebert.errors import DamagedError, LitebertError, disk_errors, say
+from litebert.files import hash_file
 
 # seconds that a request waits for an answer, or for the next bytes of one
 PATIENCE = 10.0
+# seconds that the Hub has to answer if there is a copy that can be used instead
+PATIENCE_WITH_COPY = 3.0
 _ATTEMPTS = 5  # to resume a download from the same position
 # how the messages of huggingface_hub begin
 _CONSISTENCY_FAILED = "Consistency check failed"
+_COMMIT = re.compile("[0-9a-f]{40}")
+
+# ---- the files of a model ------------------------------------------------------------
 
 MODEL_FILES = (
     "config.json",
@@ -42,6 +48,7 @@ MODEL_FILES = (
     "config_sentence_transformers.json",
     "[0-9]_*/config.json",
 )
+_PICKLED_WEIGHTS = "pytorch_model.bin"
 # Of the folders in a repository, only 1_Pooling/config.json and the like are needed.
 _IN_FOLDERS = [
     "[!0-9]*/*",
@@ -52,114 +59,50 @@ _IN_FOLDERS = [
     "*/*.md",
 ]
 
-_NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+
+def model_files(folder: Path) -> dict[str, Path]:
+    """Return the files of a model by name; other files in its folder are skipped."""
+    paths = set[Path]()
+    for pattern in MODEL_FILES:
+        paths.update(path for path in folder.glob(pattern) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
 
 
-def parse_name(text: str) -> tuple[str, str | None]:
-    """Return the repository OWNER/NAME and, if one is named after an @, its branch, tag
-    or commit.
-
-    >>> parse_name("albert/albert-base-v2@main")
-    ('albert/albert-base-v2', 'main')
+def hash_model(folder: Path) -> str:
+    """Return a digest of the files that a model's answers depend on: all but its
+    card.
     """
-    if (match := _NAME.fullmatch(text)) is None:
-        what = "this is not the name of a model on the Hub"
-        expected = "OWNER/NAME, or OWNER/NAME@REVISION"
-        raise LitebertError("LB-636", what, received=text, expected=expected)
-    return match[1], match[2]
+    digest = hashlib.blake2b(digest_size=16)
+    for name, path in model_files(folder).items():
+        if name != "README.md":
+            digest.update(f"{name} {hash_file(path)}\n".encode())
+    return digest.hexdigest()
 
 
-# ---- which folder a name means -------------------------------------------------------
-
-# the model that comes with the package; a local folder of this name takes precedence
-PACKAGED_NAME = "litebert"
-# The usual folders of models and of their files here; no owner and no model on the Hub
-# has such a name.
-_OUR_FOLDERS = {
-    "runs",
-    "models",
-    "model",
-    "checkpoints",
-    "output",
-    "outputs",
-    "out",
-    "data",
-    "tmp",
-}
-_OUR_MODELS = {"model", "best", "checkpoints"}
-
-
-def packaged_model() -> Path:
-    """Return the folder of the model that comes with the package."""
-    return Path(str(package_files("litebert") / "model"))
-
-
-def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) -> Path:
-    """Return a model's folder: the named one, a run's, the packaged one, or one fetched
-    from the Hub (`pull`).
-
-    A path whose first folder exists, and one that looks local (runs/mine, mine/model),
-    is never looked up on the Hub.
+def _patterns(names: Sequence[str], *, legacy_pickle: bool) -> list[str]:
+    """Return the patterns of the files that a model needs; of pickled weights only if
+    they are allowed and the repository has no others.
     """
-    path = as_path(name_or_path, "a model")
-    text = str(name_or_path)
-    found = _describe_path(path)
-    if found == "a folder":
-        # Run.of refuses a folder of several seeds
-        return path / "model" if Run.of(path) and is_run(path) else path
-    if text == PACKAGED_NAME and found == "nothing":
-        return packaged_model()
-    name = _NAME.fullmatch(text) if found == "nothing" else None
-    looks_local = (
-        path.name in _OUR_MODELS
-        or path.suffix in (".json", ".safetensors")
-        or path.parts[0] in _OUR_FOLDERS
+    has_safetensors = any(
+        name.endswith(".safetensors") for name in names if "/" not in name
     )
-    if name is not None and not looks_local and not Path(name[1]).parent.is_dir():
-        return pull(name[1], name[2], legacy_pickle=legacy_pickle)
+    if legacy_pickle and not has_safetensors:
+        return [*MODEL_FILES, _PICKLED_WEIGHTS]
+    return [*MODEL_FILES]
 
-    # Suggest the run or model of this name in the usual folders, or a folder with a
-    # similar name.
-    parent = next(
-        parent
-        for parent in path.absolute().parents
-        if _describe_path(parent) == "a folder"
+
+def _needed(names: Sequence[str], *, legacy_pickle: bool) -> list[str]:
+    """Return the files of a repository that a model needs."""
+    from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
+
+    patterns = _patterns(names, legacy_pickle=legacy_pickle)
+    needed = filter_repo_objects(
+        names, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS
     )
-    missing = path.absolute().relative_to(parent).parts[0]
-    similar = ""
-    with suppress(OSError):
-        hint = did_you_mean(
-            missing, [entry.name for entry in parent.iterdir() if entry.is_dir()]
-        )
-        similar = f" ({hint})" if hint.startswith("did") else ""
-    usual = [
-        folder / path
-        for folder in (Path("runs"), Path("models"))
-        if _describe_path(folder / path) == "a folder"
-    ]
-    next_step = (
-        f"--model {quote(str(usual[0]))}" if usual else f"ls {quote(str(parent))}"
-    )
-    what = f"there is no model folder {text[:200]!r}"
-    expected = f"a folder{similar}; or a name on the Hub, such as "
-    raise LitebertError(
-        "LB-620",
-        what,
-        received=found,
-        expected=expected + "albert/albert-base-v2",
-        next=next_step,
-    )
+    return list(needed)
 
 
-def _describe_path(path: Path) -> str:
-    """Describe what is at a path, or why it cannot be read."""
-    try:
-        return "a folder" if path.is_dir() else "a file" if path.exists() else "nothing"
-    except OSError as error:
-        return error.strerror or str(error)
-
-
-# ---- fetching and sending ------------------------------------------------------------
+# ---- fetching ------------------------------------------------------------------------
 
 
 def pull(
@@ -168,60 +111,120 @@ def pull(
     """Fetch a model into the cache of huggingface_hub, or find it there, and return its
     folder.
 
+    A commit never changes: if the cache has all of its files, nothing is requested. For
+    a branch or a tag, the Hub is asked once which commit that is; if it does not
+    answer, the copy that was fetched last is used, with a note.
+
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing
     else.
     """
     with _hub("fetch", repository):
-        from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
-        from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
+        copy = _CachedCopy.find(repository, revision, legacy_pickle=legacy_pickle)
+        is_commit = revision is not None and _COMMIT.fullmatch(revision) is not None
+        if copy is not None and copy.is_complete and is_commit:
+            folder = copy.folder
+        else:
+            folder = _fetch(repository, revision, copy, legacy_pickle=legacy_pickle)
+    _require_weights(repository, folder, legacy_pickle=legacy_pickle)
+    return folder
 
-        names = list[str]()
-        commit = revision
-        # snapshot_download raises the error, or finds what was fetched before
-        with suppress(Exception):
-            info = HfApi().model_info(repository, revision=revision)
-            names = [file.rfilename for file in info.siblings or ()]
-            commit = info.sha
-        patterns = [*MODEL_FILES]
-        if legacy_pickle and not any(
-            "/" not in file and file.endswith(".safetensors") for file in names
-        ):
-            patterns.append("pytorch_model.bin")
 
-        # One file at a time, in this thread, so that Ctrl-C ends it at once
-        blobs = (
-            Path(constants.HF_HUB_CACHE)
-            / f"models--{repository.replace('/', '--')}"
-            / "blobs"
-        )
-        known = set(blobs.glob("*"))
-        for file in filter_repo_objects(
-            names, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS
-        ):
-            hf_hub_download(repository, file, revision=commit, library_name="litebert")
-        folder = Path(
-            snapshot_download(
-                repository,
-                revision=revision,
-                allow_patterns=patterns,
-                ignore_patterns=_IN_FOLDERS,
+def _fetch(
+    repository: str,
+    revision: str | None,
+    copy: "_CachedCopy | None",
+    *,
+    legacy_pickle: bool,
+) -> Path:
+    """Fetch what the cache lacks of a revision; if the Hub does not answer, use the
+    copy in the cache.
+    """
+    from huggingface_hub import errors, hf_hub_download, snapshot_download
+
+    seconds = PATIENCE if copy is None else min(PATIENCE, PATIENCE_WITH_COPY)
+    try:
+        commit, names = _ask(repository, revision, seconds)
+    except (errors.HFValidationError, errors.RevisionNotFoundError):
+        raise
+    except Exception as error:
+        if copy is None:
+            raise
+        if not isinstance(error, errors.OfflineModeIsEnabled):
+            say(
+                f"note: the Hub did not give {repository}"
+                f" ({_in_one_line(error)}): using the copy that was fetched before,"
+                f" commit {copy.folder.name[:8]}"
             )
-        )
-        for blob in set(blobs.glob("*")) - known:
-            _require_hash(blob)
-    if any(folder.glob("*.safetensors")) or (
-        legacy_pickle and any(folder.glob("*.bin"))
-    ):
-        return folder
-    what = f"{repository} has no safetensors"
-    pickled = [file for file in names if file.endswith(".bin")]
+        return copy.folder
+
+    if copy is not None and copy.is_complete and copy.folder.name == commit:
+        return copy.folder
+    blobs = _cache_of(repository) / "blobs"
+    known = set(blobs.glob("*"))
+    # one file at a time, in this thread, so that Ctrl-C ends it at once
+    for name in _needed(names, legacy_pickle=legacy_pickle):
+        hf_hub_download(repository, name, revision=commit, library_name="litebert")
+    # The library notes the files of the commit, and which commit the branch is: without
+    # these notes, nobody can tell later whether a copy is complete.
+    folder = snapshot_download(
+        repository,
+        revision=revision,
+        allow_patterns=_patterns(names, legacy_pickle=legacy_pickle),
+        ignore_patterns=_IN_FOLDERS,
+        library_name="litebert",
+    )
+    for blob in set(blobs.glob("*")) - known:
+        _require_hash(blob)
+    return Path(folder)
+
+
+def _ask(
+    repository: str, revision: str | None, seconds: float
+) -> tuple[str, list[str]]:
+    """Return the commit of a revision and its files, from one request.
+
+    A limit on each read would not end a look-up of the address, or an answer that
+    arrives byte by byte: the request runs in a thread that is left behind.
+    """
+    from huggingface_hub import HfApi
+
+    answers = SimpleQueue[Any]()
+
+    def ask() -> None:
+        try:
+            api = HfApi(library_name="litebert")
+            info = api.model_info(repository, revision=revision, timeout=seconds)
+            answers.put(info)
+        except Exception as error:  # noqa: BLE001 - the thread that asks raises it
+            answers.put(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError(f"no answer in {seconds:g} s") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer.sha, [file.rfilename for file in answer.siblings or ()]
+
+
+def _require_weights(repository: str, folder: Path, *, legacy_pickle: bool) -> None:
+    """Raise if a repository has no weights that may be read."""
+    has_pickle = legacy_pickle and (folder / _PICKLED_WEIGHTS).is_file()
+    if has_pickle or any(folder.glob("*.safetensors")):
+        return
+    names = _listed(repository, folder.name)
+    pickled = [name for name in names if name.endswith(".bin")]
     received = ", ".join((pickled or names)[:5]) or "no files"
     again = (
         f"litebert import huggingface {repository} --output FOLDER --legacy-pickle"
         " reads pickles (.bin)"
     )
     raise LitebertError(
-        "LB-634", what, received=received, next=f"{again}; or choose another model"
+        "LB-634",
+        f"{repository} has no safetensors",
+        received=received,
+        next=f"{again}; or choose another model",
     )
 
 
@@ -229,21 +232,83 @@ def _require_hash(blob: Path) -> None:
     """Delete a cached file, and raise, if its hash is not its name: SHA-256, or SHA-1
     as git (or a mirror) has it.
     """
-    sizes = {
-        64: ("sha256", [b""]),
-        40: ("sha1", [b"", b"blob %d\0" % blob.stat().st_size]),
-    }
-    kind, starts = sizes.get(len(blob.name), ("", []))
+    starts: tuple[bytes, ...] = ()
+    kind = ""
+    if len(blob.name) == 64:
+        kind = "sha256"
+        starts = (b"",)
+    elif len(blob.name) == 40:
+        kind = "sha1"
+        starts = (b"", b"blob %d\0" % blob.stat().st_size)
     for start in starts:
         with blob.open("rb") as file:
-            if (
-                hashlib.file_digest(file, partial(hashlib.new, kind, start)).hexdigest()
-                == blob.name
-            ):
-                return
+            digest = hashlib.file_digest(file, partial(hashlib.new, kind, start))
+        if digest.hexdigest() == blob.name:
+            return
     if starts:
         blob.unlink()
         raise OSError(f"{_CONSISTENCY_FAILED}: a file whose hash is not {blob.name}")
+
+
+# ---- the copy in the cache -----------------------------------------------------------
+
+
+def _cache_of(repository: str) -> Path:
+    """Return the folder of a repository in the cache of huggingface_hub: blobs, refs
+    and snapshots.
+    """
+    from huggingface_hub import constants
+
+    name = repository.replace("/", "--")
+    return Path(constants.HF_HUB_CACHE) / f"models--{name}"
+
+
+def _listed(repository: str, commit: str) -> list[str]:
+    """Return the names of the files of a commit as noted in the cache; none if they are
+    not noted.
+    """
+    from huggingface_hub import errors, get_cached_repo_tree
+
+    with suppress(errors.CachedRepoTreeNotFoundError):
+        return [file.path for file in get_cached_repo_tree(repository, revision=commit)]
+    return []
+
+
+@dataclass(frozen=True)
+class _CachedCopy:
+    """The files of one commit that were fetched before."""
+
+    folder: Path
+    # all files of the model are there; otherwise, nobody knows which files there are
+    is_complete: bool
+
+    @classmethod
+    def find(
+        cls, repository: str, revision: str | None, *, legacy_pickle: bool
+    ) -> "_CachedCopy | None":
+        """Find the copy of a revision; None if there is none with weights, or if a file
+        is known to be missing.
+        """
+        cache = _cache_of(repository)
+        commit = revision or "main"
+        if not _COMMIT.fullmatch(commit):
+            ref = cache / "refs" / commit
+            if not ref.is_file():
+                return None
+            commit = ref.read_text("utf-8").strip()
+        folder = cache / "snapshots" / commit
+        names = _listed(repository, commit)
+        if names:
+            needed = _needed(names, legacy_pickle=legacy_pickle)
+            has_all = all((folder / name).is_file() for name in needed)
+            return cls(folder, True) if has_all else None
+        has_pickle = legacy_pickle and (folder / _PICKLED_WEIGHTS).is_file()
+        if has_pickle or any(folder.glob("*.safetensors")):
+            return cls(folder, False)
+        return None
+
+
+# ---- sending -------------------------------------------------------------------------
 
 
 def push(
@@ -271,50 +336,26 @@ def push(
             )
         if revision is not None:
             api.create_branch(repository, branch=revision, exist_ok=True)
-        operations = [
-            CommitOperationAdd(path, str(file.resolve()))
-            for path, file in files.items()
-        ]
-        operations += [
-            CommitOperationAdd(path, text.encode()) for path, text in texts.items()
-        ]
+        operations = list[CommitOperationAdd]()
+        for path, file in files.items():
+            operations.append(CommitOperationAdd(path, str(file.resolve())))
+        for path, text in texts.items():
+            operations.append(CommitOperationAdd(path, text.encode()))
         commit = api.create_commit(
             repository, operations, commit_message="Upload model", revision=revision
         )
     return str(commit.commit_url)
 
 
-def model_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a model by name; other files in its folder are skipped."""
-    found = {
-        path
-        for pattern in MODEL_FILES
-        for path in folder.glob(pattern)
-        if path.is_file()
-    }
-    return {path.relative_to(folder).as_posix(): path for path in sorted(found)}
+# ---- the requests and their errors ---------------------------------------------------
 
-
-def hash_model(folder: Path) -> str:
-    """Return a digest of the files that a model's answers depend on: all but its
-    card.
-    """
-    hashes = (
-        f"{name} {hash_file(path)}\n"
-        for name, path in model_files(folder).items()
-        if name != "README.md"
-    )
-    return hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest()
+_SESSION_LOCK = threading.Lock()  # one thread at a time changes the hooks of a session
 
 
 @contextmanager
 def _hub(action: str, repository: str) -> Iterator[None]:
     """Limit how long the requests of huggingface_hub wait in this block; turn a failure
     into one readable error.
-
-    Some of its calls wait without a limit (repo_info, create_commit); a download that
-    always ends at one position, as the server ignores where to resume, is repeated
-    without a limit. It retries temporary failures itself.
     """
     if find_spec("huggingface_hub") is None:
         what = (
@@ -326,68 +367,100 @@ def _hub(action: str, repository: str) -> Iterator[None]:
             what,
             next="pip install 'litebert[hub]', or give a folder on this disk",
         )
-    from huggingface_hub import constants, errors, get_session
+    from huggingface_hub import constants
 
-    begun: Counter[tuple[str, str]] = Counter()
-
-    def limit(request: Any) -> None:
-        request.extensions["timeout"] = dict.fromkeys(
-            ("connect", "read", "write", "pool"), PATIENCE
-        )
-        if place := request.headers.get("Range"):
-            begun[request.url.path, place] += 1
-            if begun[request.url.path, place] > _ATTEMPTS:
-                raise OSError(
-                    f"the download ended {_ATTEMPTS} times at one position ({place})"
-                )
-
-    session = get_session()
-    hooks = session.event_hooks
-    session.event_hooks = hooks | {"request": [*hooks["request"], limit]}
-    elsewhere = (
-        "give the folder of files fetched elsewhere"
-        if action == "fetch"
-        else "upload it in a browser"
-    )
     try:
-        with disk_errors(Path(constants.HF_HUB_CACHE)):
+        with disk_errors(Path(constants.HF_HUB_CACHE)), _limited_requests():
             yield
     except LitebertError:
         raise
     except Exception as error:
-        cause = (
-            error.__cause__
-            if isinstance(error, errors.LocalEntryNotFoundError)
-            else None
+        raise _readable(error, action, repository) from error
+
+
+@contextmanager
+def _limited_requests() -> Iterator[None]:
+    """Limit the requests of this thread to huggingface_hub's session in this block.
+
+    Some of its calls wait without a limit (create_commit); a download that always ends
+    at one position, as the server ignores where to resume, is repeated without a limit.
+    It retries temporary failures itself.
+    """
+    from huggingface_hub import get_session
+
+    thread = threading.get_ident()
+    begun = Counter[tuple[str, str]]()
+
+    def limit(request: Any) -> None:
+        if threading.get_ident() != thread:
+            return  # another thread's request: this session is shared
+        request.extensions["timeout"] = dict.fromkeys(
+            ("connect", "read", "write", "pool"), PATIENCE
         )
-        seen = " ".join(str(cause or error).split()) or type(error).__name__
-        again = "run the same command again later"
-        if seen.startswith(_CONSISTENCY_FAILED):
-            what = f"{repository} arrived damaged, and was deleted"
-            raise DamagedError(
-                "LB-626", what, received=seen, next=f"{again}; or {elsewhere}"
-            ) from error
-        status = getattr(getattr(cause or error, "response", None), "status_code", 0)
-        if isinstance(error, errors.HFValidationError) or (
-            400 <= status < 500 and status not in (408, 429)
-        ):
-            what = (
-                f"there is no folder {repository} here, and the Hub does not let this"
-                f" user {action} that name"
+        position = request.headers.get("Range")
+        if position is None:
+            return
+        begun[request.url.path, position] += 1
+        if begun[request.url.path, position] > _ATTEMPTS:
+            raise OSError(
+                f"the download ended {_ATTEMPTS} times at one position ({position})"
             )
-            advice = (
-                "check OWNER/NAME and its revision; hf auth login for a private model;"
-                " ask there for a gated one"
-            )
-            raise LitebertError(
-                "LB-629", what, received=seen, next=f"{advice}; or {elsewhere}"
-            ) from error
-        what = f"could not {action} {repository}: the Hub is {constants.ENDPOINT}"
-        advice = (
-            f"check the connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or {again}"
-        )
-        raise LitebertError(
-            "LB-623", what, received=seen, next=f"{advice}; or {elsewhere}"
-        ) from error
+
+    session = get_session()
+    with _SESSION_LOCK:
+        hooks = session.event_hooks
+        session.event_hooks = hooks | {"request": [*hooks["request"], limit]}
+    try:
+        yield
     finally:
-        session.event_hooks = hooks
+        # Others may have added theirs meanwhile: only this one is taken away.
+        with _SESSION_LOCK:
+            hooks = session.event_hooks
+            kept = [hook for hook in hooks["request"] if hook is not limit]
+            session.event_hooks = hooks | {"request": kept}
+
+
+def _in_one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _readable(error: Exception, action: str, repository: str) -> LitebertError:
+    """Return the error for a failure of huggingface_hub."""
+    from huggingface_hub import constants, errors
+
+    cause: BaseException = error
+    if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__:
+        cause = error.__cause__
+    message = _in_one_line(cause)
+    again = "run the same command again later"
+    elsewhere = "upload it in a browser"
+    if action == "fetch":
+        elsewhere = "give the folder of files fetched elsewhere"
+    if message.startswith(_CONSISTENCY_FAILED):
+        return DamagedError(
+            "LB-626",
+            f"{repository} arrived damaged, and was deleted",
+            received=message,
+            next=f"{again}; or {elsewhere}",
+        )
+    status = getattr(getattr(cause, "response", None), "status_code", 0)
+    is_refused = 400 <= status < 500 and status not in (408, 429)
+    if is_refused or isinstance(error, errors.HFValidationError):
+        what = (
+            f"there is no folder {repository} here, and the Hub does not let this user"
+            f" {action} that name"
+        )
+        advice = (
+            "check OWNER/NAME and its revision; hf auth login for a private model; ask"
+            " there for a gated one"
+        )
+        return LitebertError(
+            "LB-629", what, received=message, next=f"{advice}; or {elsewhere}"
+        )
+    advice = f"check the connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or {again}"
+    return LitebertError(
+        "LB-623",
+        f"could not {action} {repository}: the Hub is {constants.ENDPOINT}",
+        received=message,
+        next=f"{advice}; or {elsewhere}",
+    )

@@ -23,7 +23,7 @@ from litebert.errors import LitebertError, say
 from litebert.fast import calibrate, pack, to_int8
 from litebert.files import require_new, staged_folder
 from litebert.folder import INT8_FILE, load_model, save_model, weights_path
-from litebert.hub.transfer import locate
+from litebert.hub import locate
 from litebert.inference.inputs import open_network
 from litebert.interop import Quantized
 from litebert.nn import AlbertForTask, group_by_length

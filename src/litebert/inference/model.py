@@ -118,7 +118,7 @@ class Model:
         """
         from litebert.fast import pack
         from litebert.folder.config import read_sentence_vectors
-        from litebert.hub.transfer import locate, packaged_model
+        from litebert.hub import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
         loaded = inputs.open_network(folder, precision, depth)

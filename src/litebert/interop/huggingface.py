@@ -31,7 +31,7 @@ from litebert.folder.model import (
     read_weights,
 )
 from litebert.folder.names import BERT
-from litebert.hub.transfer import locate
+from litebert.hub import locate
 from litebert.interop import ModelImport
 from litebert.nn import Albert, Batch
 from litebert.tokenizer import Tokenizer

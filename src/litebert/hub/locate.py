@@ -1,0 +1,122 @@
+"""Models by name: which local folder is meant, or which repository of the Hub."""
+
+import re
+from contextlib import suppress
+from importlib.resources import files as package_files
+from os import PathLike
+from pathlib import Path
+from shlex import quote
+
+from litebert.errors import LitebertError, did_you_mean
+from litebert.files import as_path
+from litebert.hub.transfer import pull
+from litebert.runs import Run, is_run
+
+# the model that comes with the package; a local folder of this name takes precedence
+PACKAGED_NAME = "litebert"
+
+_NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+# The usual folders of models and of their files here; no owner and no model on the Hub
+# has such a name.
+_OUR_FOLDERS = {
+    "runs",
+    "models",
+    "model",
+    "checkpoints",
+    "output",
+    "outputs",
+    "out",
+    "data",
+    "tmp",
+}
+_OUR_MODELS = {"model", "best", "checkpoints"}
+_OUR_FILES = {".json", ".safetensors"}
+
+
+def parse_name(text: str) -> tuple[str, str | None]:
+    """Return the repository OWNER/NAME and, if one is named after an @, its branch, tag
+    or commit.
+
+    >>> parse_name("albert/albert-base-v2@main")
+    ('albert/albert-base-v2', 'main')
+    """
+    name = _NAME.fullmatch(text)
+    if name is None:
+        what = "this is not the name of a model on the Hub"
+        expected = "OWNER/NAME, or OWNER/NAME@REVISION"
+        raise LitebertError("LB-636", what, received=text, expected=expected)
+    return name[1], name[2]
+
+
+def packaged_model() -> Path:
+    """Return the folder of the model that comes with the package."""
+    return Path(str(package_files("litebert") / "model"))
+
+
+def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) -> Path:
+    """Return a model's folder: the named one, a run's, the packaged one, or one fetched
+    from the Hub (`pull`).
+
+    A path whose first folder exists, and one that looks local (runs/mine, mine/model),
+    is never looked up on the Hub.
+    """
+    path = as_path(name_or_path, "a model")
+    text = str(name_or_path)
+    kind = _describe_path(path)
+    if kind == "a folder":
+        # Run.of refuses a folder of several seeds
+        is_of_run = Run.of(path) is not None and is_run(path)
+        return path / "model" if is_of_run else path
+    if kind == "nothing" and text == PACKAGED_NAME:
+        return packaged_model()
+    if kind == "nothing" and _NAME.fullmatch(text):
+        repository, revision = parse_name(text)
+        if not _looks_local(Path(repository)):
+            return pull(repository, revision, legacy_pickle=legacy_pickle)
+    raise _no_such_model(path, text, kind)
+
+
+def _describe_path(path: Path) -> str:
+    """Describe what is at a path, or why it cannot be read."""
+    try:
+        if path.is_dir():
+            return "a folder"
+        return "a file" if path.exists() else "nothing"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _looks_local(path: Path) -> bool:
+    """Whether a path OWNER/NAME of nothing is rather a misspelt path than a name."""
+    has_our_name = path.name in _OUR_MODELS or path.suffix in _OUR_FILES
+    return has_our_name or path.parts[0] in _OUR_FOLDERS or path.parent.is_dir()
+
+
+def _no_such_model(path: Path, text: str, kind: str) -> LitebertError:
+    """Return the error, with the run or model of this name in the usual folders, or a
+    folder with a similar name.
+    """
+    parent = next(
+        parent
+        for parent in path.absolute().parents
+        if _describe_path(parent) == "a folder"
+    )
+    missing = path.absolute().relative_to(parent).parts[0]
+    similar = ""
+    with suppress(OSError):
+        folders = [entry.name for entry in parent.iterdir() if entry.is_dir()]
+        hint = did_you_mean(missing, folders)
+        if hint.startswith("did"):
+            similar = f" ({hint})"
+    next_step = f"ls {quote(str(parent))}"
+    for usual in (Path("models") / path, Path("runs") / path):
+        if _describe_path(usual) == "a folder":
+            next_step = f"--model {quote(str(usual))}"
+    return LitebertError(
+        "LB-620",
+        f"there is no model folder {text[:200]!r}",
+        received=kind,
+        expected=f"a folder{similar}; or a name on the Hub, such as"
+        " albert/albert-base-v2",
+        next=next_step,
+    )
