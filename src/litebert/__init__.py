@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from litebert.errors import LitebertError
+from litebert.privacy import turn_off_telemetry
 
 if TYPE_CHECKING:
     from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
@@ -68,6 +69,8 @@ _NAMES = {  # public names, by the module that they are imported from on first u
     "tokenizer": "Tokenizer",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+turn_off_telemetry()  # before anything can import the packages that would send it
 
 
 def load(

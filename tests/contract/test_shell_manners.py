@@ -16,9 +16,9 @@ import pytest
 from litebert.config import preset
 from litebert.study import findings
 
+from .commands import COMMANDS, ELSEWHERE, furnish
 from .shell import (
     QUICK,
-    TEXTS,
     assert_error,
     assert_matches_schema,
     interrupted,
@@ -267,90 +267,19 @@ def test_labels_names_and_data_cannot_steer_the_terminal(
 
 # ---- JSON ----------------------------------------------------------------------------
 
-CASES = [
-    ("answer", "Who? --context 'Ada left.' --model RUNS/spans"),
-    ("choose", "Who? Anna Bert --context 'Ada left.' --model RUNS/choices"),
-    ("classify", "'Anna left.' 'Bert came.' --model RUNS/reviews"),
-    ("config list", ""),
-    ("config list", "finetune"),
-    ("config show", "RUNS/base"),
-    (
-        "corpus build",
-        (
-            "STORIES --tokenizer TOKENIZER --output c --documents blank-line --held-out"
-            " 0.2 --workers 1"
-        ),
-    ),
-    ("corpus check", "CORPUS"),
-    ("corpus check", "STORIES"),
-    ("data check", "REVIEWS --model RUNS/base"),
-    ("distil", f"RUNS/base --corpus CORPUS {shlex.join(QUICK)}"),
-    ("doctor", ""),
-    ("embed", "a b --model RUNS/base"),
-    ("evaluate", "RUNS/reviews --data REVIEWS --quiet"),
-    ("explain", "similar 'Anna left.' 'Bert came.' --model RUNS/base"),
-    ("export google", "RUNS/base google/model.ckpt"),
-    ("fill", "'Anna [MASK].' --model RUNS/base"),
-    ("fill", "'Anna [MASK].' '[MASK] came.' --model RUNS/base"),
-    ("finetune", f"REVIEWS --model RUNS/base {shlex.join(QUICK)}"),
-    ("finetune", f"REVIEWS --model RUNS/base {shlex.join(QUICK)} --dry-run"),
-    ("glue", f"--data glue --tasks rte --model RUNS/base {shlex.join(QUICK)}"),
-    ("hub push", "RUNS/base me/mine --dry-run"),
-    ("import google", "google --output ours"),
-    ("import huggingface", "RUNS/base/model --output imported"),
-    ("order", "'Anna left.' 'Bert came.' --model RUNS/base"),
-    ("order", "'Anna left. Bert came.' --model RUNS/base"),
-    ("predict", "RUNS/reviews --data REVIEWS --output answers --quiet"),
-    ("pretrain", f"--corpus CORPUS --preset tiny {shlex.join(QUICK)} --dry-run"),
-    ("quantize", "RUNS/base int8 --texts few.txt"),
-    ("recipes list", ""),
-    ("report", "RUNS/base"),
-    ("runs clean", "RUNS --dry-run"),
-    ("runs compare", "RUNS/reviews RUNS/stars"),
-    ("runs list", "--runs RUNS"),
-    ("runs tail", "RUNS/base --rows 1"),
-    ("score", "'Anna left.' --model RUNS/base"),
-    ("search", "Anna STORIES --model RUNS/base"),
-    ("similar", "'Anna left.' 'Bert came.' --model RUNS/base"),
-    ("sizes", "--preset tiny"),
-    ("study ablation", "sharing --corpus CORPUS --afford 0.0001 --output study"),
-    ("study cost", "--tokens 8 --seq-length 8 --rounds 1"),
-    ("study layers", "RUNS/base --texts few.txt --depths 16 --output study"),
-    ("study page", "study --html study.html"),
-    ("tag", "'Anna left.' --model RUNS/tags"),
-    ("tokenizer encode", "'Anna left.' --tokenizer TOKENIZER"),
-    ("tokenizer train", "STORIES --vocab-size 60 --output v"),
-]
-ELSEWHERE = {"export onnx", "export program", "export web", "hub pull"}
-"""Commands with --json that need more than the desk; other tests run them."""
-
 
 @pytest.fixture(scope="module")
 def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the folder in which all cases run: some read what others write."""
-    place = tmp_path_factory.mktemp("json")
-    (place / "few.txt").write_text("".join(f"{text}\n" for text in TEXTS * 3))
-    rows = "".join(
-        f"{n}\tAnna left.\tBert came.\t{'not_' * (n % 2)}entailment\n" for n in range(8)
-    )
-    (place / "glue" / "RTE").mkdir(parents=True)
-    for split in ("train", "dev"):
-        (place / "glue" / "RTE" / f"{split}.tsv").write_text(
-            "index\tsentence1\tsentence2\tlabel\n" + rows
-        )
-    assert (
-        litebert("export", "google", desk.base, place / "google" / "model.ckpt").code
-        == 0
-    )
-    few = ("--texts", place / "few.txt", "--depths", 16, "--output", place / "study")
-    assert litebert("study", "layers", desk.base, *few).code == 0
+    folder = tmp_path_factory.mktemp("json")
+    furnish(folder, desk)
     with pytest.MonkeyPatch.context() as patch:
         # BERT-large needs 5 GB
         patch.setattr(findings, "preset", lambda _: preset("tiny"))
-        yield place
+        yield folder
 
 
-@pytest.mark.parametrize(("name", "typed"), CASES, ids=map(" ".join, CASES))
+@pytest.mark.parametrize(("name", "typed"), COMMANDS, ids=map(" ".join, COMMANDS))
 def test_json_output_matches_the_schema_that_help_shows(
     desk: Desk, place: Path, name: str, typed: str
 ) -> None:
@@ -375,7 +304,7 @@ def test_rows_of_a_file_match_the_schema_and_every_command_with_json_is_tested(
         for name in leaves()
         if re.search(r"(?m)^  --json\b", litebert(*name.split(), "--help").stdout)
     }
-    assert {name for name, _ in CASES} | ELSEWHERE == with_json
+    assert {name for name, _ in COMMANDS} | ELSEWHERE == with_json
     assert_error(litebert("help", "--schema", "recipes", "show"), 1, "recipes show")
     for wrong in ({}, {"cosine": "near"}, {"cosine": 0.5, "more": 1}):
         with pytest.raises(jsonschema.ValidationError):

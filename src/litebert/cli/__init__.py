@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from litebert.errors import LitebertError, as_litebert_error, say
+from litebert.privacy import keep_caches_in_ours
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -184,6 +185,7 @@ def main() -> None:
     # Threads that spin while they wait cost 3.7 times the processor time if a core is
     # busy.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    keep_caches_in_ours()
     sys.exit(run(sys.argv[1:]))
 
 

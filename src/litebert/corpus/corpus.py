@@ -29,6 +29,7 @@ from litebert import files
 from litebert.corpus import shards as disk
 from litebert.errors import DamagedError, LitebertError, ResourceError, free_bytes
 from litebert.files import Json
+from litebert.privacy import cache_folder
 from litebert.reading.source import is_url, read_object, write_object
 from litebert.tokenizer import Tokenizer
 
@@ -57,11 +58,6 @@ def num_cores() -> int:
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1
     )
-
-
-def cache_folder() -> Path:
-    """Return litebert's folder in the user's cache, which XDG_CACHE_HOME may move."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "litebert"
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,8 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
 def test_a_failed_or_wrong_download_is_named_and_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = tmp_path / ".cache" / "litebert" / f"onnxruntime-web-{web.VERSION}.tgz"
-    monkeypatch.setenv("HOME", str(tmp_path))
+    kept = tmp_path / "litebert" / f"onnxruntime-web-{web.VERSION}.tgz"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "served").write_bytes(b"another package")
     served = (tmp_path / "served").as_uri()
     failed = dict.fromkeys(

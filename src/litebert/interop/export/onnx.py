@@ -24,6 +24,7 @@ from litebert.files import Json, read_capped, require_new, staged_folder, write_
 from litebert.folder.config import SentenceVectors, read_head, read_sentence_vectors
 from litebert.interop import ExportReport
 from litebert.interop.export import program
+from litebert.privacy import cache_folder
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import NORMAL, read_model
 from litebert.tokenizer.tokenizer import read_vocabulary
@@ -372,7 +373,7 @@ def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
     With None, it is taken from the user's cache, or downloaded. A file without the
     published hash is never kept.
     """
-    kept = Path.home() / ".cache" / "litebert" / f"onnxruntime-web-{VERSION}.tgz"
+    kept = cache_folder() / f"onnxruntime-web-{VERSION}.tgz"
     path = package or kept
     again = f"npm pack onnxruntime-web@{VERSION}, then add --runtime FILE"
     is_fetched = package is None and not kept.is_file()
