@@ -158,11 +158,17 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
         {"text": CANARY},
         "no [MASK] in this text; next: /docs shows an example",
     ),
-    "fewer numbers": (
+    "more numbers": (
         422,
         "embeddings",
-        {"input": "a", "dimensions": 9},
-        "dimensions is not valid; expected: null;",
+        {"input": "a", "dimensions": 9_999},
+        "the width of this model's vectors",
+    ),
+    "no numbers": (
+        422,
+        "embeddings",
+        {"input": "a", "dimensions": 0},
+        "dimensions is not valid; expected: greater than or equal to 1",
     ),
     "no texts": (422, "embed", {"texts": []}, "at least 1 item"),
     "a string as texts": (422, "embed", {"texts": CANARY}, ""),
@@ -218,7 +224,21 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
         "a step from 1 to 2",
     ),
     "no step": (422, "attention", {"text": "a", "step": 0}, "no such step"),
-    "token ids": (422, "embeddings", {"model": "base", "input": [1, 2]}, ""),
+    **{
+        f"token ids, {name}": (
+            422,
+            "embeddings",
+            {"model": "base", "input": ids},
+            "check_embedding_ctx_length=False",
+        )
+        for name, ids in {"one text": [1, 2], "texts": [[1, 2], [3]]}.items()
+    },
+    "a number among the texts": (
+        422,
+        "embeddings",
+        {"model": "base", "input": ["a", 1]},
+        "input.1 is not valid; expected: a valid string",
+    ),
     "too much input": (
         422,
         "embeddings",

@@ -3,11 +3,13 @@ contract's tests leave out.
 """
 
 import asyncio
+import base64
 import shutil
 import socket
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import openai
 import pytest
 import torch
@@ -238,6 +240,55 @@ def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None
     assert plain.data[0].embedding == pytest.approx(
         [x / length for x in ours], abs=1e-6
     )
+
+
+# what clients of OpenAI's route put next to model and input
+CLIENT_FIELDS = {
+    "null": {"encoding_format": None, "dimensions": None, "user": None},
+    "of the user": {"user": "someone " * 100, "encoding_format": "float"},
+    "of other services": {"input_type": "query", "truncate": "END", "timeout": 600},
+    "nested": {"metadata": {"a": [1, 2]}, "extra_body": {}, "extra_headers": None},
+}
+
+
+@pytest.mark.parametrize("fields", CLIENT_FIELDS.values(), ids=CLIENT_FIELDS)
+def test_fields_that_clients_add_do_not_change_vectors(
+    server, fields: dict[str, object]
+) -> None:
+    body = {"model": "base", "input": TEXTS}
+    plain = server.ask("/v1/embeddings", body)
+    extended = server.ask("/v1/embeddings", body | fields)
+    assert (plain.status, extended.status) == (200, 200), extended.body
+    assert extended.json == plain.json
+
+
+@pytest.mark.parametrize("encoding", ["float", "base64"])
+def test_a_client_gets_as_many_dimensions_as_it_wants(server, encoding: str) -> None:
+    with openai.OpenAI(
+        base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none"
+    ) as client:
+        ask = partial(client.embeddings.create, model="base", encoding_format=encoding)
+        whole = ask(input=TEXTS)
+        width = len(vectors_of(whole)[0])
+        assert vectors_of(ask(input=TEXTS, dimensions=width)) == vectors_of(whole)
+        for dimensions in (1, 3, width - 1):
+            shortened = vectors_of(ask(input=TEXTS, dimensions=dimensions))
+            for vector, longer in zip(shortened, vectors_of(whole), strict=True):
+                first = np.array(longer[:dimensions])
+                assert vector == pytest.approx(first / np.linalg.norm(first), abs=1e-6)
+        with pytest.raises(openai.UnprocessableEntityError, match=f"at most {width}"):
+            ask(input=TEXTS, dimensions=width + 1)
+
+
+def vectors_of(reply: openai.types.CreateEmbeddingResponse) -> list[list[float]]:
+    """Return the vectors in a reply, decoded from base64 if need be."""
+    vectors = []
+    for entry in reply.data:
+        vector = entry.embedding
+        if isinstance(vector, str):
+            vector = np.frombuffer(base64.b64decode(vector), "<f4").tolist()
+        vectors.append(vector)
+    return vectors
 
 
 def test_a_model_in_bf16_has_a_note_on_its_distance_from_fp32(

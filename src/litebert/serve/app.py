@@ -21,7 +21,9 @@ from typing import (
     get_type_hints,
 )
 
+import numpy as np
 from annotated_types import Le, Len, MaxLen
+from numpy.typing import NDArray
 from prometheus_client import generate_latest
 from pydantic import (
     BaseModel,
@@ -32,6 +34,7 @@ from pydantic import (
     ValidationError,
 )
 from pydantic import create_model as make_record
+from pydantic_core import PydanticCustomError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -200,22 +203,36 @@ def job_of(verb: str, body: RequestBody) -> Job:
 # OpenAI's embeddings route, for existing clients
 
 
+def _as_texts(value: object) -> object:
+    """Return one text as a list; refuse token ids, which clients send that have
+    tokenized for another model.
+    """
+    if isinstance(value, str):
+        return [value]
+    first = value[0] if isinstance(value, list) and value else None
+    if isinstance(first, int | list):
+        raise PydanticCustomError("token_ids", "token ids")
+    return value
+
+
 class EmbeddingsBody(RequestBody):
-    """Return vectors of length 1 for texts, as OpenAI does; token ids and `dimensions`
-    are not supported.
+    """Return vectors of length 1 for texts, as OpenAI does; with `dimensions`, of so
+    many first numbers.
+
+    Clients add fields that other services read (user, input_type): they have no effect.
     """
 
+    model_config = ConfigDict(extra="ignore", strict=True)
     input: Annotated[
         Inputs,
         BeforeValidator(
-            lambda x: [x] if isinstance(x, str) else x,
+            _as_texts,
             json_schema_input_type=Union[Text, Inputs],  # noqa: UP007
         ),
         Field(examples=["A fine film."]),
     ]
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: None = None  # vectors cannot be shortened
-    user: Name | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1)] | None = None
 
 
 class Embedding(TypedDict):
@@ -224,6 +241,24 @@ class Embedding(TypedDict):
     object: Literal["embedding"]
     index: int
     embedding: list[float] | str
+
+
+def _require_dimensions(dimensions: int, width: int) -> None:
+    if dimensions > width:
+        expected = f"at most {width:,}, the width of this model's vectors"
+        raise invalid("dimensions is not valid", expected, "dimensions")
+
+
+def _shorten(
+    vector: NDArray[np.float32], dimensions: int | None
+) -> NDArray[np.float32]:
+    """Return the first numbers of a vector of length 1, scaled to length 1 again."""
+    if dimensions is None or dimensions >= len(vector):
+        return vector
+    first = vector[:dimensions]
+    length = np.linalg.norm(first)
+    shortened: NDArray[np.float32] = first / length if length > 0 else first
+    return shortened
 
 
 class Usage(TypedDict):
@@ -313,38 +348,35 @@ class Service:
 
     async def embeddings(self, request: Request, body: EmbeddingsBody) -> Response:
         """Return vectors of length 1 for texts."""
-        if sum(map(len, body.input)) > (
-            most := limits.MAX_TEXTS * limits.MAX_CHARACTERS
-        ):
-            raise invalid(
-                "input is not valid", f"at most {most:,} characters together", "input"
-            )
+        most = limits.MAX_TEXTS * limits.MAX_CHARACTERS
+        if sum(map(len, body.input)) > most:
+            expected = f"at most {most:,} characters together"
+            raise invalid("input is not valid", expected, "input")
+        width = self.find_model(body.model).facts.get("hidden_size")
+        if width is not None and body.dimensions is not None:
+            _require_dimensions(body.dimensions, width)
+
         rows = [{"text": text} for text in body.input]
-        tokens = count_tokens(body.input)
-        model, version, found = await self.ask(
-            request, body, Job("embed", rows, {"normalize": True}, tokens)
-        )
+        job = Job("embed", rows, {"normalize": True}, count_tokens(body.input))
+        model, version, vectors = await self.ask(request, body, job)
         num_tokens = await asyncio.to_thread(model.count_pieces, body.input)
-        if body.encoding_format == "base64":
-            shown = [
-                base64.b64encode(vector.astype("<f4").tobytes()).decode()
-                for vector in found
-            ]
-        else:
-            shown = [vector.tolist() for vector in found]
-        data = [
-            {"object": "embedding", "index": number, "embedding": each}
-            for number, each in enumerate(shown)
-        ]
-        usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+
+        data = list[Embedding]()
+        for index, vector in enumerate(vectors):
+            shown = _shorten(vector, body.dimensions)
+            embedding: list[float] | str = shown.tolist()
+            if body.encoding_format == "base64":
+                embedding = base64.b64encode(shown.astype("<f4").tobytes()).decode()
+            entry = Embedding(object="embedding", index=index, embedding=embedding)
+            data.append(entry)
         return reply(
-            {
-                "object": "list",
-                "model": model.name,
-                "version": version,
-                "usage": usage,
-                "data": data,
-            }
+            Embeddings(
+                object="list",
+                model=model.name,
+                version=version,
+                usage=Usage(prompt_tokens=num_tokens, total_tokens=num_tokens),
+                data=data,
+            )
         )
 
     async def list_models(self, _: Request) -> Response:
@@ -505,9 +537,17 @@ async def _answer_error(_: Request, error: Exception) -> Response:
     return response
 
 
-def invalid(what: str, expected: str, field: str = "") -> HttpError:
+_SHOW_FIELDS = "/docs shows every field and an example"
+_SEND_TEXT = (
+    "have the client send text: in LangChain,"
+    " OpenAIEmbeddings(check_embedding_ctx_length=False)"
+)
+
+
+def invalid(
+    what: str, expected: str, field: str = "", next_step: str = _SHOW_FIELDS
+) -> HttpError:
     """Return the error for an invalid field."""
-    next_step = "/docs shows every field and an example"
     return HttpError(
         "LB-954", what, status=422, expected=expected, next=next_step, param=field
     )
@@ -534,17 +574,16 @@ def _as_http_error(error: ValidationError) -> HttpError:
         )
         return invalid(what, f"the field {missing[0]}", missing[0])
     first = found[0]
-    said = {
-        "extra_forbidden": "only the fields that /docs lists",
-        "none_required": "null",
-    }
-    field = ".".join(
-        map(
-            str,
-            first["loc"][:-1] if first["type"] == "extra_forbidden" else first["loc"],
-        )
-    )
-    expected = said.get(first["type"]) or expected_value(first)
+    if first["type"] == "token_ids":
+        expected = "a text, or a list of texts, not token ids"
+        return invalid("input is not valid", expected, "input", _SEND_TEXT)
+    location = first["loc"]
+    expected = expected_value(first)
+    if first["type"] == "extra_forbidden":
+        # the last part is the unknown name, which is not repeated
+        location = location[:-1]
+        expected = "only the fields that /docs lists"
+    field = ".".join(map(str, location))
     return invalid(f"{field or 'the body'} is not valid", expected, field)
 
 
