@@ -32,7 +32,7 @@ from litebert.config import (
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, write_json, write_text
 from litebert.folder.config import write_config
-from litebert.report.page import curve_of
+from litebert.report.figures import curve_of
 from litebert.report.training import write_report
 from litebert.runs import LogRow
 from litebert.settings import Setting, resolve

@@ -502,7 +502,7 @@ def glue(
     words = [tasks] if isinstance(tasks, str) else tasks
     names = [part.strip() for word in words for part in word.split(",") if part.strip()]
     from litebert.inference.finetuned import Finetuned
-    from litebert.report.tables import glue_table
+    from litebert.report.published import glue_table
     from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
 
     folder = Path(data)

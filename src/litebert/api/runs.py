@@ -25,7 +25,7 @@ from litebert.files import (
     remove_folder,
 )
 from litebert.inference import Model
-from litebert.report import tables
+from litebert.report import results as run_results
 from litebert.report.tables import Cell
 from litebert.report.training import REPORT_FILE, write_report
 from litebert.runs import RESULT_FILE, RUN_FILE, Result, read_log, read_metrics
@@ -69,7 +69,7 @@ class Run(on_disk.Run):
         seeds; in pretraining, the last.
         """
         if self.seeds:
-            ends = tables.ends_of(tables.results_of(self)).items()
+            ends = run_results.ends_of(run_results.results_of(self)).items()
             medians: dict[str, Json] = {
                 end: {n: each.median for n, each in found.items()}
                 for end, found in ends
@@ -162,7 +162,7 @@ class Run(on_disk.Run):
         results = [each.outcome for each in parts if each.outcome]
         if not results:  # result.json is gone
             return "\n".join(ends)
-        last, best = tables.ends_of(results).values()
+        last, best = run_results.ends_of(results).values()
         number = len(results)
         baseline = results[0].baseline
         seeds = (
@@ -208,7 +208,7 @@ class Run(on_disk.Run):
         ]
         doubts = (
             each if "litebert" in each else f"{each}{advice}"
-            for each in tables.doubts_of(self)
+            for each in run_results.doubts_of(self)
         )
         return (*left, *(f"warning {doubt}" for doubt in doubts), f"next    {command}")
 

@@ -76,7 +76,7 @@ MODULES = {
     "cli.verbs": "explain, search",
     "corpus.check": "corpus filter",
     "corpus.corpus": "corpus push",
-    "report.tables": "runs compare, runs list",
+    "report.listing": "runs compare, runs list",
     "serve": "serve",
     "study": "sizes",
     "study.findings": "study ablation, study cost, study layers, study page",

@@ -20,16 +20,8 @@ from litebert.errors import LitebertError, no_such_name, say
 from litebert.files import require_new, require_replaceable, write_json, write_text
 from litebert.metrics import Spread
 from litebert.reading.source import find_file, read_lines
-from litebert.report.page import (
-    Figure,
-    Line,
-    Page,
-    Point,
-    Section,
-    chart,
-    picture,
-    rows_figure,
-)
+from litebert.report.figures import Figure, Line, Point, chart, picture, rows_figure
+from litebert.report.page import Page, Section
 from litebert.report.tables import Cell, Table
 from litebert.runs import read_record, require_distinct
 from litebert.study.ablation import (

@@ -1,0 +1,215 @@
+"""Sections on the answers of a fine-tuned model: which labels it confuses, how well its
+confidence fits, and its worst errors.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from litebert.report.figures import Bin, Figure, reliability_figure
+from litebert.report.page import Section
+from litebert.report.tables import Cell, Table
+from litebert.runs import AnswerRow, Run
+
+MOST_LABELS = 12  # with more, the commonest confusions replace the matrix
+MOST_PAIRS = 20
+MOST_ERRORS = 20
+LONGEST_ID = 40
+LONGEST_ANSWER = 120
+LONGEST_TEXT = 280
+NUM_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 5
+
+Answers: TypeAlias = Mapping[str, Sequence[AnswerRow]]
+"""The labelled answers of a run by held-out set."""
+
+
+def answer_sections(run: Run, answers: Answers) -> list[Section]:
+    """Return the sections on confusion, calibration and the worst errors."""
+    names = run.config.get("id2label")
+    labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
+    answered: Answers = {
+        split: [row for row in rows if not row.is_blank]
+        for split, rows in answers.items()
+    }
+    with_one_label = _with_one_label(answered, labels)
+    return [
+        _confusion(with_one_label, labels),
+        _calibration(with_one_label if labels else answered),
+        _worst_errors(answers),
+    ]
+
+
+def _with_one_label(answers: Answers, labels: Sequence[str]) -> Answers:
+    """Return the sets in which each answer is one of several labels: not text, not a
+    number, not a set of labels.
+    """
+    known = set(labels) if len(labels) > 1 else set[str]()
+    return {
+        split: rows
+        for split, rows in answers.items()
+        if all(row.expected in known and row.answer in known for row in rows)
+    }
+
+
+# ---- confusion -----------------------------------------------------------------------
+
+
+def _confusion(answers: Answers, labels: Sequence[str]) -> Section:
+    tables = list[Table]()
+    for split, rows in answers.items():
+        counts = Counter((str(row.expected), row.answer) for row in rows)
+        if len(labels) > MOST_LABELS:
+            tables.append(_commonest_confusions(split, counts))
+        else:
+            title = f"{split}, {len(rows):,} examples"
+            tables.append(_confusion_matrix(title, counts, labels))
+    words = list[str]()
+    if answers:
+        words = ["The answers of the last step, with a row for each correct label."]
+    return Section("Confusion", words, tables=tables)
+
+
+def _confusion_matrix(
+    title: str, counts: Mapping[tuple[str, str], int], labels: Sequence[str]
+) -> Table:
+    rows = list[list[Cell]]()
+    for expected in labels:
+        answered = [counts[expected, label] for label in labels]
+        right = "none"
+        if any(answered):
+            right = f"{counts[expected, expected] / sum(answered):.1%}"
+        rows.append([expected, *answered, right])
+    columns = [f"answered {label}" for label in labels]
+    return Table(("Expected", *columns, "Right"), rows, title, "shaded")
+
+
+def _commonest_confusions(split: str, counts: Counter[tuple[str, str]]) -> Table:
+    rows = list[tuple[str, str, int]]()
+    for (expected, answer), count in counts.most_common():
+        if expected != answer:
+            rows.append((expected, answer, count))
+    shown = rows[:MOST_PAIRS]
+    title = f"{split}: the {len(shown)} commonest of {len(rows):,} confusions"
+    return Table(("Expected", "Answered", "Times"), shown, title)
+
+
+# ---- calibration ---------------------------------------------------------------------
+
+
+def _calibration(answers: Answers) -> Section:
+    """Return the expected calibration error of each set whose answers all have a
+    probability.
+    """
+    words = list[str]()
+    figures = list[Figure]()
+    for split, rows in answers.items():
+        confidences = [row.confidence for row in rows if row.confidence is not None]
+        if not rows or len(confidences) < len(rows):
+            continue
+        accuracies = [float(row.is_right) for row in rows]
+        bins = calibration_bins(confidences, accuracies)
+        error = calibration_error(bins)
+        words.append(
+            f"On {split} it is {error:.4f}: the last step is"
+            f" {np.mean(confidences):.1%} sure on average and"
+            f" {np.mean(accuracies):.1%} right."
+        )
+        figures.append(reliability_figure(f"Reliability on {split}", bins))
+    if not words:
+        return Section("Calibration")
+    meaning = (
+        "Of the answers given with 80% confidence, 80% should be right. The expected"
+        " calibration error is how far the two are apart on average: 0 is perfect."
+    )
+    return Section("Calibration", [meaning, *words], figures)
+
+
+def calibration_bins(
+    confidences: Sequence[float], accuracies: Sequence[float]
+) -> list[Bin]:
+    """Sort answers into bins of equal width by confidence; empty bins are left out.
+
+    A bin includes its upper edge and not its lower one (Guo et al. 2017, section 3).
+
+    >>> calibration_bins([0.6, 0.8, 0.82, 1.0], [1, 1, 0, 1])
+    [Bin(confidence=0.6, accuracy=1.0, size=1),
+     Bin(confidence=0.8, accuracy=1.0, size=1),
+     Bin(confidence=0.82, accuracy=0.0, size=1),
+     Bin(confidence=1.0, accuracy=1.0, size=1)]
+    """
+    confidence = np.array(confidences)
+    accuracy = np.array(accuracies)
+    bin_of_answer = np.ceil(confidence * NUM_BINS)
+    bins = list[Bin]()
+    for number in np.unique(bin_of_answer):
+        is_inside = bin_of_answer == number
+        mean_confidence = float(confidence[is_inside].mean())
+        mean_accuracy = float(accuracy[is_inside].mean())
+        bins.append(Bin(mean_confidence, mean_accuracy, int(is_inside.sum())))
+    return bins
+
+
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Return the expected calibration error: the mean distance between confidence and
+    accuracy, weighted by the number of answers.
+    """
+    total = sum(bin_.size for bin_ in bins)
+    distances = [bin_.size * abs(bin_.confidence - bin_.accuracy) for bin_ in bins]
+    return sum(distances) / total
+
+
+# ---- the worst errors ----------------------------------------------------------------
+
+
+def _worst_errors(answers: Answers) -> Section:
+    tables = [_error_table(split, rows) for split, rows in answers.items()]
+    words = list[str]()
+    if answers:
+        words = [
+            "The errors of the last step: the most confident, or the farthest off, come"
+            " first."
+        ]
+    return Section("Worst errors", words, tables=tables)
+
+
+def _error_table(split: str, rows: Sequence[AnswerRow]) -> Table:
+    errors = sorted((row for row in rows if not row.is_right), key=_badness)
+    cells = list[tuple[str, ...]]()
+    for row in errors[:MOST_ERRORS]:
+        sure = "unknown" if row.confidence is None else f"{row.confidence:.1%}"
+        cells.append(
+            (
+                shorten(row.id, LONGEST_ID),
+                sure,
+                shorten(row.expected or "", LONGEST_ANSWER) or "(none)",
+                shorten(row.answer, LONGEST_ANSWER) or "(none)",
+                shorten(row.text, LONGEST_TEXT),
+            )
+        )
+    title = (
+        f"{split}: the worst {len(cells)} of {len(errors):,} errors in {len(rows):,}"
+    )
+    return Table(("Id", "Sure", "Expected", "Answered", "Text"), cells, title, "texts")
+
+
+def _badness(row: AnswerRow) -> tuple[float, str]:
+    """Return how wrong, times how confident (1 if unknown): sorts the worst first."""
+    confidence = 1.0 if row.confidence is None else row.confidence
+    error = 1 - (row.score or 0.0)
+    return -error * confidence, row.id
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text on one line, with unprintable characters replaced, and cut if it is
+    too long.
+
+    >>> shorten("one\\n two\\x00 three", 9)
+    'one two\\ufffd …'
+    """
+    letters = list[str]()
+    for letter in " ".join(text.split()):
+        letters.append(letter if letter.isprintable() else "\ufffd")
+    line = "".join(letters)
+    return line if len(line) <= most else f"{line[:most]}…"

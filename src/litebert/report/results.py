@@ -1,0 +1,161 @@
+"""The results of a run, over its seeds, and the reasons to doubt them."""
+
+import math
+from collections.abc import Sequence
+
+from litebert.metrics import Spread
+from litebert.report.tables import format_share
+from litebert.runs import LogRow, Result, Run
+from litebert.settings import name_in
+from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
+
+WORSE = 0.01
+"""A doubt is reported if the last held-out loss lies this far (nats) above the lowest."""
+
+PRETRAINING_MEASURE = "masked_lm_accuracy"
+
+
+def results_of(run: Run) -> list[Result]:
+    """Return the results of a run, or of each of its seeds; none if it has no
+    evaluation yet.
+    """
+    if run.kind == "fine-tuning":
+        outcomes = [part.outcome for part in run.seeds or (run,)]
+        return [outcome for outcome in outcomes if outcome is not None]
+    evaluated = [row for row in run.evaluations if PRETRAINING_MEASURE in row.values]
+    if not evaluated:
+        return []
+    best = max(evaluated, key=lambda row: row.values[PRETRAINING_MEASURE])
+    result = Result(
+        task="",
+        key_measure=PRETRAINING_MEASURE,
+        last=evaluated[-1],
+        best=best,
+        num_evaluations=len(evaluated),
+        fresh=(),
+    )
+    return [result]
+
+
+def ends_of(results: Sequence[Result]) -> dict[str, dict[str, Spread]]:
+    """Summarize the measures that all seeds have: "last" of the last steps, "best" of
+    the best evaluations.
+    """
+    if not results:
+        return {}
+    last = [result.last.values for result in results]
+    best = [result.best.values for result in results]
+    return {"last": _spreads(last), "best": _spreads(best)}
+
+
+def _spreads(measures: Sequence[dict[str, float]]) -> dict[str, Spread]:
+    names = [name for name in measures[0] if all(name in seed for seed in measures)]
+    return {name: Spread.of([seed[name] for seed in measures]) for name in names}
+
+
+def medians(results: Sequence[Result]) -> tuple[float | None, float | None]:
+    """Return the medians of the key measure: over the last steps, and over the best
+    evaluations.
+    """
+    if not results:
+        return None, None
+    key = results[0].key_measure
+    ends = ends_of(results)
+    return ends["last"][key].median, ends["best"][key].median
+
+
+def start_of(run: Run) -> str:
+    """Return the name of the model that a run started from, or took only the shape
+    of.
+    """
+    start = run.setting("model.start")
+    if run.settings.get("model.random") is True:
+        return f"random weights, shaped as {start}"
+    return start
+
+
+def network_of(run: Run) -> str:
+    """Return the shape of a network that was pretrained, and the preset it came from."""
+    layers = run.setting("model.num_hidden_layers")
+    shape = f"{layers} layers of {run.setting('model.hidden_size')}"
+    preset = name_in(run.file.origins.get("model.hidden_size"), "preset")
+    return f"{preset}: {shape}" if preset else shape
+
+
+def sentence_task(run: Run) -> str:
+    is_next = run.settings.get("objective.sentence") == "next"
+    return "Next sentence" if is_next else "Sentence order"
+
+
+# ---- doubts --------------------------------------------------------------------------
+
+
+def doubts_of(run: Run) -> list[str]:
+    """Return reasons not to trust the results of a run, as clauses; for several seeds,
+    those of any seed.
+    """
+    if run.kind == "fine-tuning":
+        doubts = [doubt for result in results_of(run) for doubt in result.doubts]
+        return list(dict.fromkeys(doubts))
+    if not run.evaluations:
+        return []
+    last = run.evaluations[-1]
+    checks = (
+        _doubt_of_vocabulary(run),
+        _doubt_of_words(last),
+        _doubt_of_order(run, last),
+        _doubt_of_overtraining(run.evaluations),
+    )
+    return [doubt for doubt in checks if doubt is not None]
+
+
+def _doubt_of_vocabulary(run: Run) -> str | None:
+    share = run.file.data.get("unknown share")
+    if not isinstance(share, float) or share <= MOST_UNKNOWN:
+        return None
+    return (
+        f"{share:.1%} of the tokens, so also of the answers, are unknown;"
+        f" {OTHER_VOCABULARY}"
+    )
+
+
+def _doubt_of_words(last: LogRow) -> str | None:
+    accuracy = last.values.get("masked_lm_accuracy", math.nan)
+    baseline = last.values.get("masked_lm_baseline", math.nan)
+    is_no_gain = round(accuracy, 3) <= round(baseline, 3)  # false if one is unknown
+    if not is_no_gain:
+        return None
+    return (
+        f"the model predicts {format_share(accuracy)} of the masked tokens; always"
+        f" giving the commonest gets {format_share(baseline)}: no gain over that"
+    )
+
+
+def _doubt_of_order(run: Run, last: LogRow) -> str | None:
+    size = run.settings.get("train.eval_sequences")
+    if not isinstance(size, int) or size <= 0:
+        return None
+    # Two standard errors of a coin tossed once per sequence are 2 sqrt(p (1 - p) / n),
+    # with p = 1/2.
+    two_errors = 1 / math.sqrt(size)
+    accuracy = last.values.get("sentence_order_accuracy", math.nan)
+    is_chance = abs(accuracy - 0.5) < two_errors  # false if it is unknown
+    if not is_chance:
+        return None
+    return (
+        f"{sentence_task(run)}: {format_share(accuracy)} right, no better than chance"
+        f" on {size:,} sequences"
+    )
+
+
+def _doubt_of_overtraining(evaluations: Sequence[LogRow]) -> str | None:
+    losses = [row.values.get("masked_lm_loss", math.inf) for row in evaluations]
+    lowest = min(losses)
+    last = losses[-1]
+    if not lowest + WORSE < last < math.inf:
+        return None
+    step = evaluations[losses.index(lowest)].step
+    return (
+        f"the held-out masked-LM loss is {last:.3f}; it was lowest, {lowest:.3f}, at"
+        f" step {step:,}"
+    )
