@@ -12,6 +12,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from litebert import cpu
 from litebert.errors import LitebertError
 from litebert.privacy import turn_off_telemetry
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
     from litebert.optim import AdamW, Lamb
     from litebert.tokenizer import Tokenizer
+
+# The one thing that happens on import: it must come before torch is loaded.
+cpu.share_processors()
 
 __version__ = "0.2.0"
 __all__ = [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Required
 
 from annotated_types import Ge
 
+from litebert import cpu
 from litebert.answers import Shown
 from litebert.api import corpus as corpora
 from litebert.api.runs import Planned, Run, conclude
@@ -336,7 +337,8 @@ def _plan_of(
     size = world_size()
     batch_size = train.batch_size
     facts = {
-        "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
+        "threads": _threads_of(train),
+        "memory": _memory_of(needs, train),
         "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
         "time": f"{format_duration(seconds)} on this machine, without evaluations",
         **lines,
@@ -359,6 +361,30 @@ def _plan_of(
     width = max(len(name) for name, _ in rows)
     values: Any = {**asdict(needs), "steps": train.steps, "seconds": seconds, **more}
     return Shown(values, "\n".join(f"{name:<{width}}  {text}" for name, text in rows))
+
+
+def _threads_of(train: TrainConfig) -> str:
+    import torch
+
+    number = train.threads or torch.get_num_threads()
+    return cpu.explain_threads(number)
+
+
+def _memory_of(needs: "Estimate", train: TrainConfig) -> str:
+    """Say how much memory a run will need, and whether this process may use so much."""
+    from litebert.train.run import choose_device
+
+    needed = f"{needs.memory_bytes / 2**30:.2f} GiB"
+    usable = cpu.usable_memory()
+    if needs.memory_bytes < usable or choose_device(train.device).type != "cpu":
+        return needed
+    owner = "this machine has"
+    if cpu.find_memory_limit() is not None:
+        owner = "this container may use"
+    return (
+        f"{needed}; {owner} {usable / 2**30:.2f} GiB: set a smaller"
+        " train.micro_batch_size"
+    )
 
 
 def finetune(

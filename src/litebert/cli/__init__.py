@@ -182,9 +182,6 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell, as with >&-
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    # Threads that spin while they wait cost 3.7 times the processor time if a core is
-    # busy.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     keep_caches_in_ours()
     sys.exit(run(sys.argv[1:]))
 

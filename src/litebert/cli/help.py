@@ -25,6 +25,7 @@ from click.shell_completion import get_completion_class
 from pydantic import JsonValue, TypeAdapter
 from typing_extensions import TypedDict
 
+from litebert import cpu
 from litebert.answers import (
     Choice,
     Classification,
@@ -40,6 +41,7 @@ from litebert.cli import HOMES, cli, function_of
 from litebert.cli.command import show, show_json
 from litebert.config import AlbertConfig
 from litebert.errors import as_litebert_error, free_bytes, no_such_name
+from litebert.files import format_bytes
 
 
 def help(  # noqa: A001
@@ -186,7 +188,8 @@ def doctor() -> Shown[list[Check]]:
             True,
             torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU only",
         ),
-        Check("threads", True, f"{torch.get_num_threads()} of torch"),
+        Check("threads", True, cpu.explain_threads(torch.get_num_threads())),
+        Check("memory", True, _memory()),
         Check(
             "disk", free >= 2 << 30, room, "free some space, or work in another folder"
         ),
@@ -219,6 +222,14 @@ def doctor() -> Shown[list[Check]]:
         "\n".join(lines),
         exit_code=0 if all(check.is_good for check in checks) else 1,
     )
+
+
+def _memory() -> str:
+    """Say how much memory this process may use, and whether a container limits it."""
+    usable = format_bytes(cpu.usable_memory())
+    if cpu.find_memory_limit() is None:
+        return usable
+    return f"{usable}, the container's limit"
 
 
 def _train_and_answer() -> None:

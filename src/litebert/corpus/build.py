@@ -29,7 +29,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from litebert import files
 from litebert.corpus import shards as disk
-from litebert.corpus.corpus import num_cores
 from litebert.corpus.text import (
     TextSettings,
     read_documents,
@@ -37,6 +36,7 @@ from litebert.corpus.text import (
     too_little_text,
     wrong_value,
 )
+from litebert.cpu import find_processors
 from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Names, Source, find_texts
 from litebert.settings import difference
@@ -160,7 +160,12 @@ def build_corpus(
                 if cluster:
                     run_on_ray(jobs)
                 else:
-                    run_local(jobs, workers=num_cores() if workers is None else workers)
+                    run_local(
+                        jobs,
+                        workers=find_processors().usable
+                        if workers is None
+                        else workers,
+                    )
             _finish(folder, plan, len(jobs), loaded)
     counts = [
         disk.read_record(side / disk.MANIFEST, disk.Manifest).counts

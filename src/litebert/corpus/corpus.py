@@ -27,6 +27,7 @@ from typing import Self
 
 from litebert import files
 from litebert.corpus import shards as disk
+from litebert.cpu import find_processors
 from litebert.errors import DamagedError, LitebertError, ResourceError, free_bytes
 from litebert.files import Json
 from litebert.privacy import cache_folder
@@ -49,15 +50,6 @@ HASH_ATTEMPTS = 3
 # the class of combining characters in tokenizer.json, from U+0300 on: it differs with
 # the Unicode version of Python
 MARKS = re.compile(rb'(?<="\[)\\\\x\{300\}-[\\x{}A-F0-9-]+(?=\]\+")')
-
-
-def num_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    return (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
 
 
 @dataclass(frozen=True)
@@ -140,7 +132,9 @@ class Corpus:
             for name, file in mapped.items()
             if verify or known.get(name) != file.entry
         }
-        with ThreadPoolExecutor(num_cores()) as threads:  # hashing releases the GIL
+        with ThreadPoolExecutor(
+            find_processors().usable
+        ) as threads:  # hashing releases the GIL
             list(threads.map(disk.StampedFile.verify, unknown.values()))
         limit = time.time_ns() - int(RECENT_SECONDS * 1e9)
         added = {

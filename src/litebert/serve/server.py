@@ -15,6 +15,7 @@ from contextlib import nullcontext
 import torch
 import uvicorn
 
+from litebert import cpu
 from litebert.errors import LitebertError
 from litebert.files import read_capped
 from litebert.serve import Options
@@ -72,6 +73,7 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     if options.threads:
         torch.set_num_threads(options.threads)
+    log.info("threads: %s", cpu.explain_threads(torch.get_num_threads()))
     listener = _listen(options.host, options.port)
 
     async def run() -> None:
