@@ -151,12 +151,10 @@ def near(value: object, rel: float = 1e-4, abs: float = 1e-5) -> object:
     if isinstance(value, float):
         return pytest.approx(value, rel=rel, abs=abs)
     if isinstance(value, list):
-        return [near(each, rel, abs) for each in value]
-    return (
-        {name: near(each, rel, abs) for name, each in value.items()}
-        if isinstance(value, dict)
-        else value
-    )
+        return [near(item, rel, abs) for item in value]
+    if isinstance(value, dict):
+        return {name: near(item, rel, abs) for name, item in value.items()}
+    return value
 
 
 def leaves(
