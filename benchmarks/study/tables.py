@@ -14,7 +14,8 @@ from benchmarks.measure import table as markdown
 from litebert.files import write_text
 from litebert.metrics import Spread
 from litebert.study.ablation import ALWAYS_SHOWN, CROSSED, MEASURE, Ablation, read_grids
-from litebert.study.findings import Layers, read_findings
+from litebert.study.layers import Layers
+from litebert.study.study import read_findings
 
 HERE = Path(__file__).parent
 PAGES = (HERE.parents[1] / "docs" / "study.md", HERE / "RESULTS.md")

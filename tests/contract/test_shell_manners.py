@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from litebert.config import preset
-from litebert.study import findings
+from litebert.study import costs
 
 from .commands import COMMANDS, ELSEWHERE, furnish
 from .shell import (
@@ -275,7 +275,7 @@ def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
     furnish(folder, desk)
     with pytest.MonkeyPatch.context() as patch:
         # BERT-large needs 5 GB
-        patch.setattr(findings, "preset", lambda _: preset("tiny"))
+        patch.setattr(costs, "preset", lambda _: preset("tiny"))
         yield folder
 
 

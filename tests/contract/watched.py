@@ -142,9 +142,9 @@ if __name__ == "__main__":
     sys.addaudithook(watch.hook)
 
     from litebert.config import preset
-    from litebert.study import findings
+    from litebert.study import costs
 
-    findings.preset = lambda _: preset("tiny")  # BERT-large needs 5 GB
+    costs.preset = lambda _: preset("tiny")  # BERT-large needs 5 GB
     runners = {"serve": serve, "misbehave": misbehave}
     for name, words in commands:
         watch.command = name

@@ -11,7 +11,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from litebert.study.findings import Costs, Layers, read_findings
+from litebert.study.costs import Costs
+from litebert.study.layers import Layers
+from litebert.study.study import read_findings
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "benchmarks" / "study"

@@ -32,8 +32,11 @@ from litebert.study.ablation import (
     read_grids,
     training_flops,
 )
-from litebert.study.findings import Layers, read_findings, report_costs, study_ablation
+from litebert.study.costs import report_costs
+from litebert.study.layers import Layers
 from litebert.study.models import dominant_eigenvalue, fate_of, layers_of, measure_costs
+from litebert.study.study import read_findings
+from litebert.study.tables import study_ablation
 from litebert.study.trials import Bench
 from litebert.train import loop
 from tests.contract.shell import assert_error, litebert
@@ -453,7 +456,7 @@ def small(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Abla
     monkeypatch.setattr("litebert.study.trials.EVALUATION_SEQUENCES", 16)
     fixed = {"corpus": corpus, "output": tmp_path, "scale": "small"}
     return lambda name, **given: (
-        study_ablation(name, **fixed, **{"seeds": (1,), **given}).found
+        study_ablation(name, **fixed, **{"seeds": (1,), **given}).measured
     )
 
 

@@ -79,7 +79,10 @@ MODULES = {
     "report.listing": "runs compare, runs list",
     "serve": "serve",
     "study": "sizes",
-    "study.findings": "study ablation, study cost, study layers, study page",
+    "study.costs": "study cost",
+    "study.layers": "study layers",
+    "study.page": "study page",
+    "study.tables": "study ablation",
 }
 HOMES = {
     name: module for module, names in MODULES.items() for name in names.split(", ")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from litebert.answers import Shown
 from litebert.config import PRESETS, AlbertConfig, preset
-from litebert.report.tables import Table
+from litebert.report.tables import Cell, Table
 
 MASKED_SHARE = 0.15
 """Share of the tokens that the masked-LM head reads."""
@@ -72,40 +72,44 @@ def sizes_of(config: AlbertConfig) -> Sizes:
 
     # distinct blocks, if all steps share them
     shared = config.num_hidden_groups * config.inner_group_num
-    num_attention = (
-        shared if config.sharing in ("all", "attention") else config.num_steps
+    num_attention = config.num_steps
+    if config.sharing in ("all", "attention"):
+        num_attention = shared
+    num_ffn = config.num_steps
+    if config.sharing in ("all", "ffn"):
+        num_ffn = shared
+
+    positions = config.max_position_embeddings
+    norm = 2  # rows of a layer norm: scale and shift
+    rows = vocab + positions + config.type_vocab_size + norm
+    embeddings = rows * embedding
+    projection = dense(embedding, hidden) if config.projects_embeddings else 0
+    attention = num_attention * (4 * dense(hidden, hidden) + norm * hidden)
+    up_and_down = dense(hidden, intermediate) + dense(intermediate, hidden)
+    ffn = num_ffn * (up_and_down + norm * hidden)
+    pooler = dense(hidden, hidden)
+    body = embeddings + projection + attention + ffn + pooler
+    masked_lm_head = dense(hidden, embedding) + norm * embedding + vocab
+    sentence_order_head = dense(hidden, 2)
+    total = body + masked_lm_head + sentence_order_head
+    layers = config.num_hidden_layers * 12 * square
+    formula = vocab * embedding + embedding * hidden + layers + square
+    return Sizes(
+        embeddings=embeddings,
+        projection=projection,
+        attention=attention,
+        ffn=ffn,
+        pooler=pooler,
+        masked_lm_head=masked_lm_head,
+        sentence_order_head=sentence_order_head,
+        body=body,
+        total=total,
+        bytes_fp32=4 * total,
+        forward_flops_128=forward_flops(config, seq_length=128),
+        forward_flops_512=forward_flops(config, seq_length=512),
+        formula=formula,
+        normalised_cost=float(formula * PAPER_TOKENS),
     )
-    num_ffn = shared if config.sharing in ("all", "ffn") else config.num_steps
-    parts = {
-        "embeddings": (
-            (vocab + config.max_position_embeddings + config.type_vocab_size + 2)
-            * embedding
-        ),
-        "projection": dense(embedding, hidden) if config.projects_embeddings else 0,
-        "attention": num_attention * (4 * dense(hidden, hidden) + 2 * hidden),
-        "ffn": (
-            num_ffn
-            * (dense(hidden, intermediate) + dense(intermediate, hidden) + 2 * hidden)
-        ),
-        "pooler": dense(hidden, hidden),
-    }
-    heads = {"masked_lm_head": dense(hidden, embedding) + 2 * embedding + vocab}
-    heads["sentence_order_head"] = dense(hidden, 2)
-    body = sum(parts.values())
-    total = body + sum(heads.values())
-    flops = {
-        f"forward_flops_{length}": forward_flops(config, seq_length=length)
-        for length in (128, 512)
-    }
-    formula = (
-        vocab * embedding
-        + embedding * hidden
-        + config.num_hidden_layers * 12 * square
-        + square
-    )
-    cost = float(formula * PAPER_TOKENS)
-    sums = {"body": body, "total": total, "bytes_fp32": 4 * total, "formula": formula}
-    return Sizes(**parts, **heads, **flops, **sums, normalised_cost=cost)
 
 
 def forward_flops(config: AlbertConfig, *, seq_length: int) -> int:
@@ -144,7 +148,7 @@ def sizes(
     formula times the paper's 125,000 steps of 4,096 x 512 tokens. "paper" is Table 1,
     as printed.
     """
-    found = {name: sizes_of(preset(name)) for name in presets or PRESETS}
+    counted = {name: sizes_of(preset(name)) for name in presets or PRESETS}
     headings = (
         "preset",
         "body",
@@ -156,21 +160,19 @@ def sizes(
         "formula",
         "cost",
     )
-    rows = []
-    for name, each in found.items():
-        paper = PAPER_PARAMETERS.get(name.removesuffix("-v1").removesuffix("-v2"))
-        millions = (each.bytes_fp32, each.forward_flops_128, each.forward_flops_512)
-        cost = f"{each.normalised_cost:.3e}"
-        rows.append(
-            (
-                name,
-                each.body,
-                each.total,
-                paper,
-                *(x / 1e6 for x in millions),
-                each.formula,
-                cost,
-            )
+    rows = list[tuple[Cell, ...]]()
+    for name, size in counted.items():
+        row = (
+            name,
+            size.body,
+            size.total,
+            PAPER_PARAMETERS.get(name.removesuffix("-v1").removesuffix("-v2")),
+            size.bytes_fp32 / 1e6,
+            size.forward_flops_128 / 1e6,
+            size.forward_flops_512 / 1e6,
+            size.formula,
+            f"{size.normalised_cost:.3e}",
         )
-    records = [{"preset": name, **asdict(each)} for name, each in found.items()]
+        rows.append(row)
+    records = [{"preset": name, **asdict(size)} for name, size in counted.items()]
     return Shown(records, str(Table(headings, rows, decimals=1)))

@@ -96,23 +96,25 @@ class Grid(BaseModel, frozen=True, extra="forbid"):
 
     def variants(self, scale: Scale) -> dict[str, Variant]:
         """Return the rows at a scale, by label."""
-        found = {
-            row.label: row
-            for row in self.rows
-            if row.num_layers(scale) % row.groups == 0
-        }
-        if not self.equals_compute:
-            return found
-        # The output layer is left out: the vocabulary has only the special pieces.
-        words = {
-            label: (*scale.training, *row.words(scale), "model.vocab_size=6")
-            for label, row in found.items()
-        }
-        flops = {label: training_flops(each) for label, each in words.items()}
-        middle = math.exp(fmean(map(math.log, flops.values())))
+        rows = dict[str, Variant]()
+        for row in self.rows:
+            if row.num_layers(scale) % row.groups == 0:
+                rows[row.label] = row
+        return self._at_equal_compute(rows, scale) if self.equals_compute else rows
+
+    def _at_equal_compute(
+        self, rows: dict[str, Variant], scale: Scale
+    ) -> dict[str, Variant]:
+        """Give each row as many steps as cost the geometric mean of all rows' FLOPs."""
+        flops = dict[str, float]()
+        for label, row in rows.items():
+            # The output layer is left out: the vocabulary has only the special pieces.
+            words = (*scale.training, *row.words(scale), "model.vocab_size=6")
+            flops[label] = training_flops(words)
+        middle = math.exp(fmean(math.log(cost) for cost in flops.values()))
         return {
             label: row.model_copy(update={"steps": middle / flops[label]})
-            for label, row in found.items()
+            for label, row in rows.items()
         }
 
 
@@ -124,9 +126,8 @@ class _File(BaseModel, frozen=True, extra="forbid"):
 @cache
 def read_grids() -> _File:
     """Return the scales and the tables of ablation.toml."""
-    return _File.model_validate(
-        tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-    )
+    text = Path(__file__).with_suffix(".toml").read_text("utf-8")
+    return _File.model_validate(tomllib.loads(text))
 
 
 def config_of(words: Sequence[str]) -> PretrainConfig:
@@ -178,8 +179,8 @@ class AblationRow(BaseModel):
 
     def values(self, name: str) -> list[float]:
         """Return a measure or probe from all seeds that have it."""
-        found = [trial.measures | trial.probes for trial in self.trials]
-        return [each[name] for each in found if name in each]
+        trials = [trial.measures | trial.probes for trial in self.trials]
+        return [values[name] for values in trials if name in values]
 
 
 class Ablation(BaseModel):
@@ -200,52 +201,55 @@ class Ablation(BaseModel):
         if not trained:
             return "Nothing was trained: the costs are predictions."
         if all(row.paper is None for row in self.rows):
-            more = differences([row.values(MEASURE) for row in self.rows])
-            beside = ", ".join(
-                f"{self.rows[other].label}"
-                f" {'above' if by > 0 else 'below' if by else 'undecided'}"
-                for (one, other), by in more.items()
-                if one == 0
-            )
-            said = (
-                f"By {MEASURE}, compared with {self.rows[0].label}: {beside} (scale"
-                f" {self.scale})."
-            )
-            return f"The paper has no figures for this table. {said}"
-        verdicts = []
-        # rows are compared within their part
-        for part in dict.fromkeys(row.part for row in self.rows):
-            rows = [row for row in self.rows if row.part == part]
-            found = ordering(
-                [row.paper for row in rows], [row.values(MEASURE) for row in rows]
-            )
-            verdicts.append(
-                f"The paper's ordering{f', {part}:' if part else ' is'} {found}."
-            )
-        seeds = sorted({len(row.trials) for row in trained})
-        num_seeds = f"{'-'.join(map(str, seeds))} {'seed' if seeds == [1] else 'seeds'}"
-        left_out = ", ".join(row.label for row in self.rows if not row.trials)
-        missing = f" Not trained: {left_out}." if left_out else ""
-        return f"{' '.join(verdicts)} Scale {self.scale}, {num_seeds} a row.{missing}"
+            return self._verdict_without_figures
+        parts = dict.fromkeys(row.part for row in self.rows)
+        orderings = " ".join(self._ordering_within(part) for part in parts)
+        counts = sorted({len(row.trials) for row in trained})
+        seeds = "1 seed" if counts == [1] else f"{'-'.join(map(str, counts))} seeds"
+        untrained = ", ".join(row.label for row in self.rows if not row.trials)
+        missing = f" Not trained: {untrained}." if untrained else ""
+        return f"{orderings} Scale {self.scale}, {seeds} a row.{missing}"
+
+    def _ordering_within(self, part: str) -> str:
+        """Return a sentence on one part of the table: rows are compared within it."""
+        rows = [row for row in self.rows if row.part == part]
+        figures = [row.paper for row in rows]
+        verdict = ordering(figures, [row.values(MEASURE) for row in rows])
+        return f"The paper's ordering{f', {part}:' if part else ' is'} {verdict}."
+
+    @property
+    def _verdict_without_figures(self) -> str:
+        """Compare the first row with all others: the paper gives nothing to compare."""
+        values = [row.values(MEASURE) for row in self.rows]
+        comparisons = list[str]()
+        for (first, other), difference in differences(values).items():
+            if first != 0:
+                continue
+            side = "undecided"
+            if difference:
+                side = "above" if difference > 0 else "below"
+            comparisons.append(f"{self.rows[other].label} {side}")
+        return (
+            f"The paper has no figures for this table. By {MEASURE}, compared with"
+            f" {self.rows[0].label}: {', '.join(comparisons)} (scale {self.scale})."
+        )
 
     @property
     def columns(self) -> list[str]:
         """The measures and probes to show: those of at least two rows, since one may
         have some from another table.
         """
-        counts = Counter(
-            n
-            for row in self.rows
-            for n in {n for t in row.trials for n in (*t.measures, *t.probes)}
-        )
-        probes = {
-            name for row in self.rows for trial in row.trials for name in trial.probes
-        }
-        return [
-            n
-            for n in (*ALWAYS_SHOWN, *CROSSED, *sorted(probes))
-            if counts[n] > (n not in ALWAYS_SHOWN)
-        ]
+        num_rows = Counter[str]()
+        probes = set[str]()
+        for row in self.rows:
+            names = set[str]()
+            for trial in row.trials:
+                names |= {*trial.measures, *trial.probes}
+                probes |= {*trial.probes}
+            num_rows.update(names)
+        columns = [name for name in ALWAYS_SHOWN if num_rows[name]]
+        others = (*CROSSED, *sorted(probes))
+        return columns + [name for name in others if num_rows[name] > 1]
 
 
 # ---- whether our rows are in the paper's order, within the noise between seeds -------
@@ -263,19 +267,25 @@ def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> 
         second = paper[other]
         if figure is not None and second is not None and figure != second:
             agreements.append(difference * (second - figure))
-    counts = [
-        sum(x > 0 for x in agreements),
-        sum(x < 0 for x in agreements),
-        agreements.count(0),
-    ]
-    same, reverse, unclear = counts
-    verdict = "partly reproduced" if same > reverse else "not reproduced"
+    same = sum(agreement > 0 for agreement in agreements)
+    reverse = sum(agreement < 0 for agreement in agreements)
+    unclear = agreements.count(0)
     if not agreements:
         verdict = "nothing to compare"
-    elif len(agreements) in counts:
-        verdict = ("reproduced", "reversed", "undecided")[counts.index(len(agreements))]
-    told = f"{same} in the paper's order, {reverse} the other way, {unclear} undecided"
-    return f"{verdict}: of {len(agreements)} pairs of rows {told}"
+    elif same == len(agreements):
+        verdict = "reproduced"
+    elif reverse == len(agreements):
+        verdict = "reversed"
+    elif unclear == len(agreements):
+        verdict = "undecided"
+    elif same > reverse:
+        verdict = "partly reproduced"
+    else:
+        verdict = "not reproduced"
+    return (
+        f"{verdict}: of {len(agreements)} pairs of rows {same} in the paper's order,"
+        f" {reverse} the other way, {unclear} undecided"
+    )
 
 
 def differences(ours: Sequence[Sequence[float]]) -> dict[tuple[int, int], float]:
@@ -288,17 +298,23 @@ def differences(ours: Sequence[Sequence[float]]) -> dict[tuple[int, int], float]
     >>> differences([[1.0, 1.1], [2.0, 2.1], [1.1, 1.2], []])
     {(0, 1): 1.0, (0, 2): 0.0, (1, 2): -0.9}
     """
+    noise = _deviation_between_seeds(ours)
+    decided = dict[tuple[int, int], float]()
+    for (one, first), (other, second) in combinations(enumerate(ours), 2):
+        if not first or not second:
+            continue
+        difference = fmean(second) - fmean(first)
+        # of the difference of two means
+        error = noise * math.sqrt(1 / len(first) + 1 / len(second))
+        is_repeated = len(first) > 1 and len(second) > 1
+        is_clear = is_repeated and abs(difference) > CLEAR * error
+        decided[one, other] = round(difference, 12) if is_clear else 0.0
+    return decided
+
+
+def _deviation_between_seeds(ours: Sequence[Sequence[float]]) -> float:
+    """Return the standard deviation between seeds, pooled over the rows."""
     repeated = [row for row in ours if len(row) > 1]
     degrees = sum(len(row) - 1 for row in repeated)
-    noise = math.sqrt(
-        sum(variance(row) * (len(row) - 1) for row in repeated) / max(1, degrees)
-    )
-    found = {}
-    for (one, first), (other, second) in combinations(enumerate(ours), 2):
-        if first and second:
-            difference = fmean(second) - fmean(first)
-            # of the difference of two means
-            error = noise * math.sqrt(1 / len(first) + 1 / len(second))
-            is_clear = len(first) > 1 < len(second) and abs(difference) > CLEAR * error
-            found[one, other] = round(difference, 12) if is_clear else 0.0
-    return found
+    squares = sum(variance(row) * (len(row) - 1) for row in repeated)
+    return math.sqrt(squares / max(1, degrees))

@@ -23,7 +23,9 @@ from litebert.fast.attention import Layout
 from litebert.fast.steps import DTYPES
 from litebert.inference.model import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.study import MASKED_SHARE, findings, forward_flops, sizes_of
+from litebert.study import MASKED_SHARE, forward_flops, sizes_of
+from litebert.study.costs import ClaimResult, Costs
+from litebert.study.layers import Fate, Layers, StepChange, Verdict
 
 SEED = 12_345
 
@@ -48,7 +50,7 @@ LEAST_DEPTH = MOST_PERIOD + WINDOW
 
 def measure_layers(
     model: Model, texts: Sequence[str], *, depths: Sequence[int] = (24, 48, 96)
-) -> findings.Layers:
+) -> Layers:
     """Measure each step of a model over the pieces of texts, without [CLS] and [SEP];
     classify it at `depths`.
 
@@ -73,7 +75,7 @@ def measure_layers(
 @torch.no_grad()
 def layers_of(
     albert: Albert, batch: Batch, counted: Tensor, *, source: str, depths: Sequence[int]
-) -> findings.Layers:
+) -> Layers:
     """Measure an encoder on a batch; `counted` (tokens,) is true for tokens that enter
     the means.
     """
@@ -89,8 +91,8 @@ def layers_of(
     steps = accelerate(albert).steps(albert)
     state = next(albert.states(batch))
     at_depth = end = state.float()  # (tokens, hidden); the engine may pad its rows
-    changes = list[findings.StepChange]()
-    fates = list[findings.Fate]()
+    changes = list[StepChange]()
+    fates = list[Fate]()
     recent = [end[counted]]
     for number in range(1, max(depths) + 1):
         place = min(number, trained) - 1  # beyond the plan, the last step again
@@ -98,27 +100,25 @@ def layers_of(
         end = state[: len(batch.ids)].float()
         before = recent[-1]
         after = end[counted]
-        distance = (after - before).norm(dim=-1)  # (tokens,), like all four
+        distance = (after - before).norm(dim=-1)  # (tokens,), like the angle
         angle = (
             F.cosine_similarity(before, after, dim=-1).clamp(-1, 1).arccos().rad2deg()
         )
-        each = {
-            "l2": distance,
-            "angle": angle,
-            "norm": after.norm(dim=-1),
-            "residual": distance / before.norm(dim=-1),
-        }
-        means = {name: float(values.mean()) for name, values in each.items()}
-        changes.append(
-            findings.StepChange(
-                step=number, block=1 + blocks.index(albert.plan[place]), **means
-            )
+        change = StepChange(
+            step=number,
+            block=1 + blocks.index(albert.plan[place]),
+            l2=float(distance.mean()),
+            angle=float(angle.mean()),
+            norm=float(after.norm(dim=-1).mean()),
+            residual=float((distance / before.norm(dim=-1)).mean()),
         )
+        changes.append(change)
         recent = [*recent[-LEAST_DEPTH:], after]
         if number in depths and number > trained:
             fates.append(fate_of([change.residual for change in changes], recent))
-        at_depth = end if number == trained else at_depth
-    return findings.Layers(
+        if number == trained:
+            at_depth = end
+    return Layers(
         source=source,
         num_steps=trained,
         num_tokens=int(counted.sum()),
@@ -130,7 +130,7 @@ def layers_of(
     )
 
 
-def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fate:
+def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> Fate:
     """Classify the last iterates: converged, periodic, slowing down, or none of
     these.
     """
@@ -139,10 +139,12 @@ def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fa
         """Return how far the last states are from those `lag` steps before, relative to
         their size.
         """
-        pairs = zip(recent[-WINDOW - lag : -lag], recent[-WINDOW:], strict=True)
-        return fmean(
-            float(((b - a).norm(dim=-1) / a.norm(dim=-1)).mean()) for a, b in pairs
-        )
+        shares = list[float]()
+        earlier = recent[-WINDOW - lag : -lag]
+        for before, after in zip(earlier, recent[-WINDOW:], strict=True):
+            moved = (after - before).norm(dim=-1) / before.norm(dim=-1)  # (tokens,)
+            shares.append(float(moved.mean()))
+        return fmean(shares)
 
     depth = len(residuals)
     residual = change_over(1)
@@ -152,14 +154,14 @@ def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fa
     ]
     period = returning[0] if returning else min(by_lag, key=by_lag.__getitem__)
     half_way = fmean(residuals[max(0, depth // 2 - WINDOW) : depth // 2])
-    verdict: findings.Verdict = (
-        "closes in" if residual < CLOSING * half_way else "wanders"
-    )
+    verdict: Verdict = "wanders"
     if residual < STILL:
         verdict = "converges"
     elif returning:
         verdict = "oscillates"
-    return findings.Fate(
+    elif residual < CLOSING * half_way:
+        verdict = "closes in"
+    return Fate(
         depth=depth,
         verdict=verdict,
         residual=residual,
@@ -215,56 +217,64 @@ def measure_costs(
     seq_length: int,
     rounds: int,
     precision: Precision = "fp32",
-) -> findings.Costs:
+) -> Costs:
     """Time a training step and a forward pass of each network and of the one `beside`
     it; take the ratio per round.
 
     A claim is a network and its relative speed according to the paper.
     """
     batch = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length))
-    results = list[findings.ClaimResult]()
+    name_beside, config_beside = beside
+    results = list[ClaimResult]()
     for name, (config, paper) in claims.items():
-        say(f"{name} against {beside[0]}")
-        pair = (config, beside[1])
-        networks = list[AlbertForPretraining]()
-        for shape in pair:
-            draws = torch.Generator().manual_seed(SEED)
-            networks.append(
-                AlbertForPretraining(
-                    shape, dtype=DTYPES[precision], generator=draws
-                ).train()
+        say(f"{name} against {name_beside}")
+        network = _network(config, precision, batch)
+        other = _network(config_beside, precision, batch)
+        steps = list[tuple[float, float]]()
+        for _ in range(rounds):
+            steps.append((step_seconds(network, batch), step_seconds(other, batch)))
+        pack(network.albert.eval())
+        pack(other.albert.eval())
+        passes = list[tuple[float, float]]()
+        for _ in range(rounds):
+            passes.append(
+                (forward_seconds(network, batch), forward_seconds(other, batch))
             )
-            accelerate(networks[-1].albert)
-            # warm-up: the first call prepares the kernels
-            forward_seconds(networks[-1], batch)
-        steps = [
-            [step_seconds(each, batch) for each in networks] for _ in range(rounds)
-        ]
-        for each in networks:
-            pack(each.albert.eval())
-        passes = [
-            [forward_seconds(each, batch) for each in networks] for _ in range(rounds)
-        ]
-        flops = [forward_flops(shape, seq_length=seq_length) for shape in pair]
-        results.append(
-            findings.ClaimResult(
-                name=name,
-                beside=beside[0],
-                paper_speed=paper,
-                training_speeds=[other / one for one, other in steps],
-                inference_speeds=[other / one for one, other in passes],
-                flops_speed=flops[1] / flops[0],
-                parameters=(sizes_of(pair[0]).total, sizes_of(pair[1]).total),
-                training_seconds=(
-                    median(one for one, _ in steps),
-                    median(other for _, other in steps),
-                ),
-            )
+        flops = forward_flops(config, seq_length=seq_length)
+        flops_beside = forward_flops(config_beside, seq_length=seq_length)
+        result = ClaimResult(
+            name=name,
+            beside=name_beside,
+            paper_speed=paper,
+            training_speeds=[theirs / own for own, theirs in steps],
+            inference_speeds=[theirs / own for own, theirs in passes],
+            flops_speed=flops_beside / flops,
+            parameters=(sizes_of(config).total, sizes_of(config_beside).total),
+            training_seconds=(
+                median(own for own, _ in steps),
+                median(theirs for _, theirs in steps),
+            ),
         )
-    given = {"tokens": tokens, "seq_length": seq_length, "rounds": rounds}
-    return findings.Costs(
-        **given, precision=precision, threads=torch.get_num_threads(), claims=results
+        results.append(result)
+    return Costs(
+        tokens=tokens,
+        seq_length=seq_length,
+        rounds=rounds,
+        precision=precision,
+        threads=torch.get_num_threads(),
+        claims=results,
     )
+
+
+def _network(
+    config: AlbertConfig, precision: Precision, batch: Batch
+) -> AlbertForPretraining:
+    """Return a network with random weights, ready for training."""
+    draws = torch.Generator().manual_seed(SEED)
+    network = AlbertForPretraining(config, dtype=DTYPES[precision], generator=draws)
+    accelerate(network.train().albert)
+    forward_seconds(network, batch)  # the first call prepares the kernels
+    return network
 
 
 def step_seconds(network: AlbertForPretraining, batch: Batch) -> float:

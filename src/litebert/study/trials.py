@@ -112,30 +112,24 @@ class Bench:
         """Return the run folder of a row; rows of any table with the same settings and
         corpora share it.
         """
-        named = [
-            config_of(self.words(variant, seed)).model_dump_json(exclude_defaults=True)
-        ]
-        corpora = [
-            self.corpus,
-            *([self.more] if self.more and variant.has_more_data else []),
-        ]
-        named += [
-            hash_file(Corpus.without_shards(path).path / MANIFEST) for path in corpora
-        ]
+        config = config_of(self.words(variant, seed))
+        parts = [config.model_dump_json(exclude_defaults=True)]
+        corpora = [self.corpus]
+        if self.more and variant.has_more_data:
+            corpora.append(self.more)
+        for corpus in corpora:
+            parts.append(hash_file(Corpus.without_shards(corpus).path / MANIFEST))
         if variant.start:
-            named.append(self.folder(self.variants[variant.start], seed).name)
-        return (
-            self.runs
-            / f"{self.scale_name}-{int(random_bits(0, json.dumps(named))):016x}"
-        )
+            parts.append(self.folder(self.variants[variant.start], seed).name)
+        number = int(random_bits(0, json.dumps(parts)))
+        return self.runs / f"{self.scale_name}-{number:016x}"
 
     def read_trial(self, variant: Variant, seed: int) -> Trial | None:
-        recorded = read_record(
-            Trial,
-            self.folder(variant, seed) / TRIAL_FILE,
-            "remove it: the row is trained again",
-        )
-        return recorded and recorded.model_copy(update={"label": variant.label})
+        path = self.folder(variant, seed) / TRIAL_FILE
+        trial = read_record(Trial, path, "remove it: the row is trained again")
+        if trial is None:
+            return None
+        return trial.model_copy(update={"label": variant.label})
 
     def trial(self, variant: Variant, seed: int, probes: Sequence[str] = ()) -> Trial:
         """Train, evaluate and probe a row; skip whatever was done before."""
@@ -151,11 +145,9 @@ class Bench:
                 )
                 trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
                 trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
-        for task, data in (
-            (task, Path(path))
-            for task, _, path in (probe.partition("=") for probe in probes)
-        ):
-            trial.probes[task] = probe_measure(folder, task, data, seed=seed)
+        for probe in probes:
+            task, _, data = probe.partition("=")
+            trial.probes[task] = probe_measure(folder, task, Path(data), seed=seed)
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
