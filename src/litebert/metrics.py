@@ -23,11 +23,14 @@ from litebert.errors import LitebertError
 MARKED_FROM = 0.5
 
 
-def require_some(number: int) -> None:
+def require_examples(number: int) -> None:
     """Raise an error if there are no examples."""
     if not number:
-        what = "there is nothing to measure: not one labelled example"
-        raise LitebertError("LB-430", what, next="give a file or a split with labels")
+        raise LitebertError(
+            "LB-430",
+            "no labeled examples found",
+            next="give a file or a split with labels",
+        )
 
 
 # Labels and numbers.
@@ -44,23 +47,18 @@ def classification_measures(
     """
     from sklearn import metrics
 
-    require_some(len(labels))
-    found = probabilities.argmax(axis=1)
-    name = "macro_f1"
-    average = "macro"
-    if probabilities.shape[1] == 2:
-        name = "f1"
-        average = "binary"
-    # else the correlation is 0 / 0
-    has_spread = len(np.unique(labels)) > 1 and len(np.unique(found)) > 1
+    require_examples(len(labels))
+    predicted = probabilities.argmax(axis=1)
+    average = "binary" if probabilities.shape[1] == 2 else "macro"
+    name = "f1" if average == "binary" else "macro_f1"
+    f1 = metrics.f1_score(labels, predicted, average=average, zero_division=0.0)
+    matthews = 0.0  # without a spread on both sides, it would be 0 / 0
+    if len(np.unique(labels)) > 1 and len(np.unique(predicted)) > 1:
+        matthews = float(metrics.matthews_corrcoef(labels, predicted))
     return {
-        "accuracy": float(metrics.accuracy_score(labels, found)),
-        name: float(
-            metrics.f1_score(labels, found, average=average, zero_division=0.0)
-        ),
-        "matthews": (
-            float(metrics.matthews_corrcoef(labels, found)) if has_spread else 0.0
-        ),
+        "accuracy": float(metrics.accuracy_score(labels, predicted)),
+        name: float(f1),
+        "matthews": matthews,
     }
 
 
@@ -74,17 +72,14 @@ def multi_label_measures(
     """
     from sklearn import metrics
 
-    require_some(len(marked))
-    # (n, labels), each label by itself
-    found = (probabilities >= MARKED_FROM).astype(np.int64)
+    require_examples(len(marked))
+    predicted = (probabilities >= MARKED_FROM).astype(np.int64)  # (n, L)
+    micro = metrics.f1_score(marked, predicted, average="micro", zero_division=0.0)
+    macro = metrics.f1_score(marked, predicted, average="macro", zero_division=0.0)
     return {
-        "micro_f1": float(
-            metrics.f1_score(marked, found, average="micro", zero_division=0.0)
-        ),
-        "macro_f1": float(
-            metrics.f1_score(marked, found, average="macro", zero_division=0.0)
-        ),
-        "exact_match": float((marked == found).all(axis=1).mean()),
+        "micro_f1": float(micro),
+        "macro_f1": float(macro),
+        "exact_match": float((marked == predicted).all(axis=1).mean()),
     }
 
 
@@ -98,19 +93,16 @@ def regression_measures(
     """
     from scipy import stats
 
-    require_some(wanted.size)
+    require_examples(wanted.size)
     first = wanted.astype(np.float64).ravel()
     second = values.astype(np.float64).ravel()
-    has_spread = np.ptp(first) > 0 and np.ptp(second) > 0
-    return {
-        "pearson": (
-            float(stats.pearsonr(first, second).statistic) if has_spread else 0.0
-        ),
-        "spearman": (
-            float(stats.spearmanr(first, second).statistic) if has_spread else 0.0
-        ),
-        "mse": float(np.square(first - second).mean()),
-    }
+    pearson = 0.0
+    spearman = 0.0
+    if np.ptp(first) > 0 and np.ptp(second) > 0:
+        pearson = float(stats.pearsonr(first, second).statistic)
+        spearman = float(stats.spearmanr(first, second).statistic)
+    mse = float(np.square(first - second).mean())
+    return {"pearson": pearson, "spearman": spearman, "mse": mse}
 
 
 @dataclass(frozen=True)
@@ -126,13 +118,9 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Summarise values; the spread of a single value is 0."""
-        return cls(
-            median(values),
-            mean(values),
-            stdev(values) if len(values) > 1 else 0.0,
-            len(values),
-        )
+        """Summarize values; the spread of a single value is 0."""
+        spread = stdev(values) if len(values) > 1 else 0.0
+        return cls(median(values), mean(values), spread, len(values))
 
 
 # Tags such as B-PER, I-PER and O; the last of an entity may be E and a single one S
@@ -144,30 +132,41 @@ LAST = ("E", "L", "S", "U")
 
 
 def tagging_measures(
-    wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]]
+    wanted: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Compare tags, one list per sentence.
 
     `precision`, `recall` and `f1` count entities whose kind and both ends are right;
     `accuracy` counts tags.
     """
-    tags = [
-        pair
-        for rows in zip(wanted, found, strict=True)
-        for pair in zip(*rows, strict=True)
-    ]
-    require_some(len(tags))
-    expected, given = (
-        {(n, *each) for n, row in enumerate(rows) for each in entities(row)}
-        for rows in (wanted, found)
-    )
-    # an entity is (sentence, kind, first tag, end): all of it must be right
-    hits = len(expected & given)
+    num_tags = 0
+    num_right = 0
+    for sentence, answers in zip(wanted, predicted, strict=True):
+        for tag, answer in zip(sentence, answers, strict=True):
+            num_tags += 1
+            num_right += tag == answer
+    require_examples(num_tags)
+    expected = _entities_of_all(wanted)
+    answered = _entities_of_all(predicted)
+    hits = len(expected & answered)
     return {
-        "precision": hits / max(len(given), 1),
+        "precision": hits / max(len(answered), 1),
         "recall": hits / max(len(expected), 1),
-        "f1": 2 * hits / max(len(given) + len(expected), 1),
-        "accuracy": sum(tag == other for tag, other in tags) / len(tags),
+        "f1": 2 * hits / max(len(answered) + len(expected), 1),
+        "accuracy": num_right / num_tags,
+    }
+
+
+def _entities_of_all(
+    sentences: Sequence[Sequence[str]],
+) -> set[tuple[int, str, int, int]]:
+    """Return the entities of all sentences: sentence, kind, first tag and end. Two are
+    the same only if all of these are.
+    """
+    return {
+        (number, *entity)
+        for number, tags in enumerate(sentences)
+        for entity in entities(tags)
     }
 
 
@@ -198,7 +197,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 # Answers found in texts.
 
-Found = Mapping[str, str]  # the answer to each question, by its id
+Predictions = Mapping[str, str]  # the answer to each question, by its id
 # the right answers of each question, by its id; none if it cannot be answered
 Gold = Mapping[str, Sequence[str]]
 # evaluate-v2.0.py's --na-prob-thresh: with a larger null score, a question is
@@ -217,58 +216,60 @@ def normalize_answer(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", bare).split())
 
 
-def word_f1(wanted: str, found: str, *, of_nothing: float = 1.0) -> float:
+def word_f1(wanted: str, predicted: str, *, of_nothing: float = 1.0) -> float:
     """Return the F1 of the words of two answers; `of_nothing` if neither has words,
     which version 1.1 counts as 0.
     """
-    one = normalize_answer(wanted).split()
-    other = normalize_answer(found).split()
-    if not one and not other:
+    wanted_words = normalize_answer(wanted).split()
+    predicted_words = normalize_answer(predicted).split()
+    if not wanted_words and not predicted_words:
         return of_nothing
     # a word counts as often as it occurs in both
-    num_shared = sum((Counter(one) & Counter(other)).values())
+    shared = Counter(wanted_words) & Counter(predicted_words)
+    num_shared = sum(shared.values())
     if not num_shared:
         return 0.0
-    precision = num_shared / len(other)
-    recall = num_shared / len(one)
+    precision = num_shared / len(predicted_words)
+    recall = num_shared / len(wanted_words)
     return 2 * precision * recall / (precision + recall)
 
 
 def exact_and_f1(
-    wanted: Sequence[str], found: str, *, of_nothing: float = 1.0
+    wanted: Sequence[str], predicted: str, *, of_nothing: float = 1.0
 ) -> tuple[float, float]:
     """Return the highest exact match and F1 against any right answer; 0 without a right
     answer.
     """
-    exact = any(
-        normalize_answer(answer) == normalize_answer(found) for answer in wanted
-    )
-    return float(exact), max(
-        (word_f1(answer, found, of_nothing=of_nothing) for answer in wanted),
-        default=0.0,
-    )
+    exact = 0.0
+    f1 = 0.0
+    for answer in wanted:
+        is_same = normalize_answer(answer) == normalize_answer(predicted)
+        exact = max(exact, float(is_same))
+        f1 = max(f1, word_f1(answer, predicted, of_nothing=of_nothing))
+    return exact, f1
 
 
-def squad1_measures(gold: Gold, predictions: Found) -> dict[str, float]:
+def squad1_measures(gold: Gold, predictions: Predictions) -> dict[str, float]:
     """Return `exact` and `f1` over all questions; one without a prediction counts as
     wrong.
     """
-    require_some(len(gold))
-    exact = f1 = 0.0
-    # in order: sums of floats depend on it
-    for key in (key for key in gold if key in predictions):
-        scores = exact_and_f1(gold[key], predictions[key], of_nothing=0.0)
-        exact = exact + scores[0]
-        f1 = f1 + scores[1]
+    require_examples(len(gold))
+    exact_sum = 0.0
+    f1_sum = 0.0
+    for key, answers in gold.items():  # in order: sums of floats depend on it
+        if key in predictions:
+            exact, f1 = exact_and_f1(answers, predictions[key], of_nothing=0.0)
+            exact_sum += exact
+            f1_sum += f1
     return {
-        "exact": 100 * exact / len(gold),
-        "f1": 100 * f1 / len(gold),
+        "exact": 100 * exact_sum / len(gold),
+        "f1": 100 * f1_sum / len(gold),
         "total": len(gold),
     }
 
 
 def squad2_measures(
-    gold: Gold, predictions: Found, null_scores: Mapping[str, float] | None = None
+    gold: Gold, predictions: Predictions, null_scores: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Measure answers; an empty one means "cannot be answered", a missing one is not
     counted.
@@ -278,33 +279,32 @@ def squad2_measures(
     larger if a question seems unanswerable; questions above the official threshold
     count as unanswered.
     """
-    kept = raw_scores(gold, predictions)
-    for key in kept:
+    scores = raw_scores(gold, predictions)
+    for key in scores:
         if null_scores is not None and null_scores[key] > OFFICIAL_THRESHOLD:
-            # no answer is right where there is none
-            kept[key] = (float(not gold[key]), float(not gold[key]))
-    require_some(len(kept))
+            # left unanswered, which is right where there is no answer
+            is_right = float(not gold[key])
+            scores[key] = (is_right, is_right)
+    require_examples(len(scores))
     parts = {
-        "": list(kept.values()),
-        "has_answer_": [scores for key, scores in kept.items() if gold[key]],
-        "no_answer_": [scores for key, scores in kept.items() if not gold[key]],
+        "": list(scores.values()),
+        "has_answer_": [pair for key, pair in scores.items() if gold[key]],
+        "no_answer_": [pair for key, pair in scores.items() if not gold[key]],
     }
-    measures: dict[str, float] = {}
-    for prefix, some in parts.items():
-        if some:
-            exact, f1 = (
-                100.0 * sum(scores) / len(some) for scores in zip(*some, strict=True)
-            )
-            measures |= {
-                f"{prefix}exact": exact,
-                f"{prefix}f1": f1,
-                f"{prefix}total": len(some),
-            }
+    measures = dict[str, float]()
+    for prefix, pairs in parts.items():
+        if not pairs:
+            continue
+        exact_sum = sum(exact for exact, _ in pairs)
+        f1_sum = sum(f1 for _, f1 in pairs)
+        measures[f"{prefix}exact"] = 100.0 * exact_sum / len(pairs)
+        measures[f"{prefix}f1"] = 100.0 * f1_sum / len(pairs)
+        measures[f"{prefix}total"] = len(pairs)
     return measures
 
 
 def threshold_measures(
-    gold: Gold, predictions: Found, null_scores: Mapping[str, float]
+    gold: Gold, predictions: Predictions, null_scores: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the results of the best thresholds, found on these very questions.
 
@@ -313,29 +313,27 @@ def threshold_measures(
     `f1_average_precision`).
     """
     raw = raw_scores(gold, predictions)
+    require_examples(len(raw))
+    surest_first = sorted(null_scores, key=lambda key: null_scores[key])
+    keys = [key for key in surest_first if key in raw]
+    nulls = [null_scores[key] for key in keys]
+    num_answerable = sum(bool(answers) for answers in gold.values())
+    num_unanswerable = len(gold) - num_answerable
     measures = dict[str, float]()
-    require_some(len(raw))
-    surest = [
-        key for key in sorted(null_scores, key=null_scores.__getitem__) if key in raw
-    ]
-    nulls = [null_scores[key] for key in surest]
-    num_answerable = sum(map(bool, gold.values()))
-    for which, name in enumerate(("exact", "f1")):
-        # An answer gains its score, or loses the point for no answer.
-        gains = [
-            raw[key][which] if gold[key] else -float(bool(predictions[key]))
-            for key in surest
-        ]
-        best, threshold = best_threshold(gains, nulls, len(gold) - num_answerable)
-        measures |= {
-            f"best_{name}": 100 * best / len(raw),
-            f"best_{name}_threshold": threshold,
-        }
+    for place, name in enumerate(("exact", "f1")):
+        gains = list[float]()
+        for key in keys:
+            if gold[key]:
+                gains.append(raw[key][place])
+            else:  # an answer loses the point for no answer
+                gains.append(-float(bool(predictions[key])))
+        best, threshold = best_threshold(gains, nulls, num_unanswerable)
+        measures[f"best_{name}"] = 100 * best / len(raw)
+        measures[f"best_{name}_threshold"] = threshold
         if num_answerable:
             scores = [max(gain, 0.0) for gain in gains]
-            measures[f"{name}_average_precision"] = 100 * average_precision(
-                scores, nulls, num_answerable
-            )
+            precision = average_precision(scores, nulls, num_answerable)
+            measures[f"{name}_average_precision"] = 100 * precision
     return measures
 
 
@@ -369,14 +367,15 @@ def average_precision(
     return area
 
 
-def raw_scores(gold: Gold, predictions: Found) -> dict[str, tuple[float, float]]:
+def raw_scores(gold: Gold, predictions: Predictions) -> dict[str, tuple[float, float]]:
     """Return exact match and F1 of every question that has a prediction, before any
     threshold.
     """
-    found = {}
+    scores = dict[str, tuple[float, float]]()
     for key, answers in gold.items():
-        if key in predictions:
-            # "": has no answer
-            wanted = [answer for answer in answers if normalize_answer(answer)] or [""]
-            found[key] = exact_and_f1(wanted, predictions[key])
-    return found
+        if key not in predictions:
+            continue
+        # "": has no answer
+        wanted = [answer for answer in answers if normalize_answer(answer)] or [""]
+        scores[key] = exact_and_f1(wanted, predictions[key])
+    return scores

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from litebert.corpus import build as building
 from litebert.corpus import check, check_corpus, check_text, text
-from litebert.corpus.check import corpus_filter
+from litebert.corpus.filter import corpus_filter
 from litebert.corpus.text import (
     Passage,
     TextSettings,

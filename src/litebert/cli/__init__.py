@@ -74,7 +74,7 @@ MODULES = {
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
-    "corpus.check": "corpus filter",
+    "corpus.filter": "corpus filter",
     "corpus.corpus": "corpus push",
     "report.listing": "runs compare, runs list",
     "serve": "serve",

@@ -1,34 +1,23 @@
-"""Check texts before a build, and corpora, for what would harm training; filter out
-near duplicates.
-"""
+"""Check texts before a build, and corpora, for what would harm training."""
 
 import hashlib
-import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required
 
 import numpy as np
+from numpy.typing import NDArray
 
-from litebert import files
 from litebert.corpus.corpus import Corpus
-from litebert.corpus.shards import HELD_OUT
-from litebert.corpus.text import (
-    Passage,
-    TextSettings,
-    read_documents,
-    read_passages,
-    sentence_chunks,
-    wrong_value,
-)
-from litebert.errors import DamagedError, LitebertError, missing_package
+from litebert.corpus.shards import HELD_OUT, Shard
+from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_chunks
+from litebert.errors import DamagedError, LitebertError
 from litebert.reading.findings import Advice, CheckReport, Findings
-from litebert.reading.source import JSON_LINES, Names, Source, find_texts
+from litebert.reading.source import Names, Source, find_texts
 from litebert.rng import Hashes
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import OTHER_VOCABULARY, UnknownPieces
@@ -43,11 +32,7 @@ REPEATED_SHARE = 1e-4
 # well
 FEW_DOCUMENTS = 50
 LONG_TOKENS = 512
-EXAMPLE_TOKENS = 40  # the length of an example, enough to recognise a text
-SHINGLE_WORDS = 5
-# or a Thai, Chinese … letter
-_WORD = re.compile("[\u0e00-\u0eff\u3040-\u9fff]|[^\\s\u0e00-\u0eff\u3040-\u9fff]+")
-NUM_HASHES = 128
+EXAMPLE_TOKENS = 40  # the length of an example, enough to recognize a text
 
 ADVICE: Advice = {
     "unreadable": (
@@ -118,99 +103,111 @@ def check_text(
     With a tokenizer, unknown tokens are counted, too. An input that cannot be read to
     its end becomes a finding.
     """
-    unknown = None if tokenizer is None else UnknownPieces(Tokenizer.load(tokenizer))
     sources = find_texts(inputs)
-    found = Findings(ADVICE)
-    seen = SeenDocuments()
-    lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
-    counts = Counter(inputs=len(sources), documents=0, sentences=0, characters=0)
-    first_unknown = ""
+    unknown = None if tokenizer is None else UnknownPieces(Tokenizer.load(tokenizer))
+    check = _TextCheck(settings, unknown)
     for source in sources:
-        for _, document in groupby(
-            _readable_passages(source, settings, found), key=attrgetter("document")
-        ):
-            first_line = 0
-            num_sentences = 0
-            beginning = ""
-            hashed = hashlib.blake2b(digest_size=8)
-            for passage in document:
-                text = passage.text
-                first_line = first_line or passage.line
-                counts["characters"] += len(text)
-                hashed.update("".join(text.split()).encode())
-                _find_damage(source, passage, found)
+        check.read(source)
+    return check.report(sources)
 
-                # Lines that repeat; only rare ones are forgotten, so counts are lower
-                # bounds.
-                for number, line in enumerate(text.split("\n"), passage.line):
-                    if (
-                        SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS
-                        and not line.isspace()
-                    ):
-                        line = line.strip()
-                        at = number if source.kind == ".txt" else passage.line
-                        times, first_place = lines.get(line, (0, f"{source.name}:{at}"))
-                        lines[line] = times + 1, first_place
-                if len(lines) > MOST_LINES:
-                    lines = dict(
-                        sorted(lines.items(), key=lambda item: -item[1][0])[
-                            : MOST_LINES // 2
-                        ]
-                    )
 
-                # Sentences that are odd in length or have unknown tokens.
-                for chunk in sentence_chunks(text, settings):
-                    num_sentences += len(chunk)
-                    beginning = beginning or (chunk[0] if chunk else "")
-                    for sentence in chunk:
-                        if not SHORT_CHARACTERS < len(sentence) <= LONG_CHARACTERS:
-                            kind = (
-                                "short sentence"
-                                if len(sentence) <= SHORT_CHARACTERS
-                                else "long sentence"
-                            )
-                            where = (
-                                ""
-                                if kind in found
-                                else _place(source, passage, text.find(sentence))
-                            )
-                            found.add(kind, where, sentence)
-                    if unknown:
-                        for sentence, ids in zip(
-                            chunk, unknown.tokenizer.encode_ids(chunk), strict=True
-                        ):
-                            if unknown.add(sentence, ids) and not first_unknown:
-                                first_unknown = _place(
-                                    source, passage, text.find(sentence)
-                                )
-            counts.update(documents=1, sentences=num_sentences)
-            where = f"{source.name}:{first_line}"
-            if num_sentences == 0:
-                found.add("empty document", where)
+class _TextCheck:
+    """The findings in texts that are read one after another, and what is needed to tell
+    what repeats.
+    """
+
+    def __init__(self, settings: TextSettings, unknown: UnknownPieces | None) -> None:
+        self.settings = settings
+        self.unknown = unknown
+        self.findings = Findings(ADVICE)
+        self.counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
+        self.documents = SeenDocuments()
+        self.lines = SeenLines()
+        self.first_unknown = ""  # where the first unknown token was found
+
+    def read(self, source: Source) -> None:
+        """Check all documents of an input."""
+        self.counts["inputs"] += 1
+        passages = _readable_passages(source, self.settings, self.findings)
+        for _, document in groupby(passages, key=attrgetter("document")):
+            self._read_document(source, document)
+
+    def _read_document(self, source: Source, passages: Iterator[Passage]) -> None:
+        first_line = 0
+        num_sentences = 0
+        beginning = ""
+        digest = hashlib.blake2b(digest_size=8)
+        for passage in passages:
+            first_line = first_line or passage.line
+            self.counts["characters"] += len(passage.text)
+            digest.update("".join(passage.text.split()).encode())
+            _find_damage(source, passage, self.findings)
+            self.lines.add(source, passage)
+            for sentences in sentence_chunks(passage.text, self.settings):
+                num_sentences += len(sentences)
+                if sentences and not beginning:
+                    beginning = sentences[0]
+                self._check_lengths(source, passage, sentences)
+                self._count_unknown(source, passage, sentences)
+        self.counts.update(documents=1, sentences=num_sentences)
+        where = f"{source.name}:{first_line}"
+        if num_sentences == 0:
+            self.findings.add("empty document", where)
+            return
+        hashed = int.from_bytes(digest.digest(), "little")
+        self.documents.add(hashed, source.name, first_line)
+        if num_sentences == 1:
+            self.findings.add("single-sentence document", where, beginning)
+
+    def _check_lengths(
+        self, source: Source, passage: Passage, sentences: Sequence[str]
+    ) -> None:
+        for sentence in sentences:
+            if len(sentence) <= SHORT_CHARACTERS:
+                kind = "short sentence"
+            elif len(sentence) > LONG_CHARACTERS:
+                kind = "long sentence"
+            else:
                 continue
-            seen.add(int.from_bytes(hashed.digest(), "little"), source.name, first_line)
-            if num_sentences == 1:
-                found.add("single-sentence document", where, beginning)
+            where = ""
+            if kind not in self.findings:  # only the first place is shown
+                where = _place(source, passage, passage.text.find(sentence))
+            self.findings.add(kind, where, sentence)
 
-    # What shows only in all inputs together.
-    seen.report_repeated(found)
-    if 0 < counts["documents"] < FEW_DOCUMENTS:
-        found.add("few documents", sources[0].name, times=counts["documents"])
-    if lines:
-        line, (times, where) = max(lines.items(), key=lambda item: item[1][0])
-        if times > max(REPEATED_TIMES, REPEATED_SHARE * counts["sentences"]):
-            found.add("repeated line", where, line, times=times)
-    if unknown:
-        counts["tokens"] = unknown.num_pieces
-        if unknown.num_unknown:
-            found.add(
-                "unknown token", first_unknown, str(unknown), times=unknown.num_unknown
-            )
-    return CheckReport(found.report(), dict(counts))
+    def _count_unknown(
+        self, source: Source, passage: Passage, sentences: Sequence[str]
+    ) -> None:
+        if self.unknown is None:
+            return
+        encoded = self.unknown.tokenizer.encode_ids(sentences)
+        for sentence, ids in zip(sentences, encoded, strict=True):
+            has_unknown = self.unknown.add(sentence, ids)
+            if has_unknown and not self.first_unknown:
+                position = passage.text.find(sentence)
+                self.first_unknown = _place(source, passage, position)
+
+    def report(self, sources: Sequence[Source]) -> CheckReport:
+        """Add what shows only in all inputs together, and return the findings."""
+        findings = self.findings
+        self.documents.report_repeated(findings)
+        num_documents = self.counts["documents"]
+        if 0 < num_documents < FEW_DOCUMENTS:
+            findings.add("few documents", sources[0].name, times=num_documents)
+        self.lines.report_repeated(findings, self.counts["sentences"])
+        if self.unknown is not None:
+            self.counts["tokens"] = self.unknown.num_pieces
+            if self.unknown.num_unknown:
+                findings.add(
+                    "unknown token",
+                    self.first_unknown,
+                    str(self.unknown),
+                    times=self.unknown.num_unknown,
+                )
+        return CheckReport(findings.report(), dict(self.counts))
 
 
 def _readable_passages(
-    source: Source, settings: TextSettings, found: Findings
+    source: Source, settings: TextSettings, findings: Findings
 ) -> Iterator[Passage]:
     """Yield the passages of an input as far as it can be read; the error that ends them
     becomes a finding.
@@ -218,47 +215,83 @@ def _readable_passages(
     try:
         yield from read_passages(source, settings)
     except LitebertError as error:
-        said = ": ".join(filter(None, [error.what, error.received]))
-        found.add("unreadable", source.name, said, advice=error.next)
+        parts = [part for part in (error.what, error.received) if part]
+        message = ": ".join(str(part) for part in parts)
+        findings.add("unreadable", source.name, message, advice=error.next)
 
 
-def _find_damage(source: Source, passage: Passage, found: Findings) -> None:
+def _find_damage(source: Source, passage: Passage, findings: Findings) -> None:
     text = passage.text
     for kind, pattern in DAMAGE:
-        if first := pattern.search(text):
-            around = " ".join(
-                text[max(0, first.start() - 30) : first.end() + 30].split()
-            )
-            example = around if around.isprintable() else ascii(around)
-            where = _place(source, passage, first.start())
-            times = len(pattern.findall(text))
-            found.add(kind, where, example, times=times)
+        first = pattern.search(text)
+        if first is None:
+            continue
+        around = text[max(0, first.start() - 30) : first.end() + 30]
+        line = " ".join(around.split())
+        example = line if line.isprintable() else ascii(line)
+        where = _place(source, passage, first.start())
+        findings.add(kind, where, example, times=len(pattern.findall(text)))
 
 
 def _place(source: Source, passage: Passage, position: int) -> str:
     """Name the line of a character: a row is one line, a passage of a .txt file as many
     as its text.
     """
-    lines_before = (
-        passage.text.count("\n", 0, max(0, position)) if source.kind == ".txt" else 0
-    )
+    lines_before = 0
+    if source.kind == ".txt":
+        lines_before = passage.text.count("\n", 0, max(0, position))
     return f"{source.name}:{passage.line + lines_before}"
+
+
+class SeenLines:
+    """How often each line was seen, and where first.
+
+    Of very many lines, the rarer half is forgotten now and then, so that counts are
+    lower bounds.
+    """
+
+    def __init__(self) -> None:
+        self._seen = dict[str, tuple[int, str]]()  # times and first place, by line
+
+    def add(self, source: Source, passage: Passage) -> None:
+        for number, line in enumerate(passage.text.split("\n"), passage.line):
+            # the length with blanks around it
+            if not SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS or line.isspace():
+                continue
+            # a row is one line
+            place = number if source.kind == ".txt" else passage.line
+            key = line.strip()
+            times, first = self._seen.get(key, (0, f"{source.name}:{place}"))
+            self._seen[key] = times + 1, first
+        if len(self._seen) > MOST_LINES:
+            self._forget_rare_lines()
+
+    def _forget_rare_lines(self) -> None:
+        by_times = sorted(self._seen.items(), key=lambda item: -item[1][0])
+        self._seen = dict(by_times[: MOST_LINES // 2])
+
+    def report_repeated(self, findings: Findings, num_sentences: int) -> None:
+        """Add a finding if the commonest line is suspiciously common."""
+        if not self._seen:
+            return
+        line = max(self._seen, key=lambda line: self._seen[line][0])
+        times, where = self._seen[line]
+        if times > max(REPEATED_TIMES, REPEATED_SHARE * num_sentences):
+            findings.add("repeated line", where, line, times=times)
 
 
 class SeenDocuments:
     """The hash and the place of every document, in 16 bytes each."""
 
     def __init__(self) -> None:
-        # a place is the number of its input and its line
         self._hashes = array("Q")
-        self._places = array("Q")
-        self._inputs = dict[str, int]()
+        self._places = array("Q")  # the number of the input, and the line in it
+        self._inputs = dict[str, int]()  # numbers by name
 
     def add(self, hashed: int, name: str, line: int) -> None:
+        number = self._inputs.setdefault(name, len(self._inputs))
         self._hashes.append(hashed)
-        self._places.append(
-            self._inputs.setdefault(name, len(self._inputs)) << 32 | line
-        )
+        self._places.append(number << 32 | line)
 
     @property
     def hashes(self) -> Hashes:
@@ -269,20 +302,19 @@ class SeenDocuments:
         number, line = divmod(self._places[document], 1 << 32)
         return f"{list(self._inputs)[number]}:{line}"
 
-    def report_repeated(self, found: Findings) -> None:
+    def report_repeated(self, findings: Findings) -> None:
         """Add a finding if documents repeat others."""
-        _, firsts, which = np.unique(
+        _, firsts, group_of = np.unique(
             self.hashes, return_index=True, return_inverse=True
         )
-        # (documents,): the first document with the hash of each
-        original = firsts[which]
+        original = firsts[group_of]  # (documents,): the first document with this hash
         repeated = np.flatnonzero(original != np.arange(len(original)))
-        if len(repeated):
-            at = int(repeated[0])
-            example = f"repeats {self.place(int(original[at]))}"
-            found.add(
-                "duplicate document", self.place(at), example, times=len(repeated)
-            )
+        if not len(repeated):
+            return
+        document = int(repeated[0])
+        example = f"repeats {self.place(int(original[document]))}"
+        where = self.place(document)
+        findings.add("duplicate document", where, example, times=len(repeated))
 
 
 # ---- corpora -------------------------------------------------------------------------
@@ -292,142 +324,81 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
     """Verify the files of a corpus and of its held-out part; unless `verify_only`,
     report what would harm training.
     """
-    found = Findings(ADVICE)
+    findings = Findings(ADVICE)
     try:
         corpus = Corpus.open(path, verify=True)
         held_out = corpus.held_out(verify=True)
-        parts = [corpus, held_out] if held_out else [corpus]
-        sizes = [
-            file.stored.size
-            for part in parts
-            for shard in part.shards
-            for file in shard.files
-        ]
-        sizes += [
-            file.stat().st_size for part in parts for file in part.verify_records()
-        ]
+        sizes = _file_sizes(corpus)
+        if held_out:
+            sizes += _file_sizes(held_out)
     except DamagedError as error:
         what = error.what.replace(f"{path}/", "")  # the finding already names the path
-        found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
-        return CheckReport(found.report(), {})
+        message = f"{what}: {error.received}"
+        findings.add("damaged", str(path), message, advice=error.next)
+        return CheckReport(findings.report(), {})
     if verify_only:
         return CheckReport((), {"files": len(sizes), "bytes": sum(sizes)})
-    documents = _check_shards(corpus, found)
-    documents.report_repeated(found)
+    documents = _check_shards(corpus, findings)
+    documents.report_repeated(findings)
     if held_out:
-        others = _check_shards(held_out, found)
-        shared = np.flatnonzero(np.isin(others.hashes, documents.hashes))
-        if len(shared):
-            at = int(shared[0])
-            trained = int((documents.hashes == others.hashes[at]).argmax())
-            where = f"{HELD_OUT}/{others.place(at)}"
-            example = f"also {documents.place(trained)}"
-            found.add("held-out overlap", where, example, times=len(shared))
-    return CheckReport(found.report(), corpus.manifest.counts.model_dump())
+        _find_overlap(documents, _check_shards(held_out, findings), findings)
+    return CheckReport(findings.report(), corpus.manifest.counts.model_dump())
 
 
-def _check_shards(corpus: Corpus, found: Findings) -> SeenDocuments:
-    seen = SeenDocuments()
+def _file_sizes(corpus: Corpus) -> list[int]:
+    """Verify the records of a corpus, and return the sizes of all its files."""
+    sizes = list[int]()
+    for shard in corpus.shards:
+        sizes += [file.stored.size for file in shard.files]
+    return sizes + [file.stat().st_size for file in corpus.verify_records()]
+
+
+def _find_overlap(
+    documents: SeenDocuments, held_out: SeenDocuments, findings: Findings
+) -> None:
+    """Add a finding if documents of the held-out part are trained on, too."""
+    shared = np.flatnonzero(np.isin(held_out.hashes, documents.hashes))
+    if not len(shared):
+        return
+    document = int(shared[0])
+    trained = int((documents.hashes == held_out.hashes[document]).argmax())
+    where = f"{HELD_OUT}/{held_out.place(document)}"
+    example = f"also {documents.place(trained)}"
+    findings.add("held-out overlap", where, example, times=len(shared))
+
+
+def _check_shards(corpus: Corpus, findings: Findings) -> SeenDocuments:
+    documents = SeenDocuments()
     tokenizer = corpus.tokenizer()
     for shard in corpus.shards:
-        name = shard.path.name
-        starts = shard.sentences[shard.documents]
         for number, hashed in enumerate(shard.hash_documents().tolist()):
-            seen.add(hashed, name, number)
-        # where they start, in tokens
-        long = shard.sentences[:-1][np.diff(shard.sentences) > LONG_TOKENS]
-        single = starts[:-1][np.diff(shard.documents) == 1]
-        unknown = np.flatnonzero(shard.tokens == tokenizer.unk_id)
-        share = f"{len(unknown) / len(shard.tokens):.2%} of {name}: "
-        for kind, places, before, label in (
-            ("long sentence", long, 0, ""),
-            ("single-sentence document", single, 0, ""),
-            ("unknown token", unknown, EXAMPLE_TOKENS // 4, share),
-        ):
-            if len(places):
-                first = max(0, int(places[0]) - before)
-                example = label + tokenizer.decode(
-                    shard.tokens[first : first + EXAMPLE_TOKENS].tolist()
-                )
-                document = np.searchsorted(starts, int(places[0]), side="right") - 1
-                found.add(kind, f"{name}:{document}", example, times=len(places))
-    return seen
+            documents.add(hashed, shard.path.name, number)
+        _check_shard(shard, tokenizer, findings)
+    return documents
 
 
-# ---- near duplicates, left out before a build ----------------------------------------
+def _check_shard(shard: Shard, tokenizer: Tokenizer, findings: Findings) -> None:
+    """Find long sentences, documents of one sentence, and unknown tokens."""
+    name = shard.path.name
+    starts = shard.sentences[shard.documents]  # of documents, in tokens
 
+    def add(kind: str, tokens: NDArray[np.int64], *, label: str = "") -> None:
+        """Add a finding for these tokens; the example begins at the first."""
+        if not len(tokens):
+            return
+        first = int(tokens[0])
+        document = np.searchsorted(starts, first, side="right") - 1
+        begin = first
+        if kind == "unknown token":  # some of the words around it
+            begin = max(0, first - EXAMPLE_TOKENS // 4)
+        ids = shard.tokens[begin : begin + EXAMPLE_TOKENS].tolist()
+        example = f"{label}{tokenizer.decode(ids)}"
+        findings.add(kind, f"{name}:{document}", example, times=len(tokens))
 
-def corpus_filter(
-    *inputs: Annotated[str, Required],
-    output: Annotated[Path, "A .jsonl file."],
-    near_duplicates: Annotated[
-        float, "Omit documents this near to an earlier one."
-    ] = 0.8,
-    force: Annotated[bool, "Replace the file if it exists."] = False,
-    documents: Annotated[
-        Literal["blank-line", "file"], "Where documents of .txt files end."
-    ] = "blank-line",
-    column: Annotated[str, "Text column of JSONL or Parquet files."] = "text",
-) -> str:
-    """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
-
-    Of several near duplicates, the first is kept; they have about this share of their
-    word 5-grams in common, or more. In Japanese, Chinese and Thai, which are written
-    without spaces, each letter counts as a word.
-
-    litebert corpus filter raw.jsonl --output clean.jsonl
-    litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
-    """
-    if output.suffix not in JSON_LINES:
-        expected = (
-            "a name that ends in .jsonl or .ndjson, because rows of JSON are written"
-        )
-        raise wrong_value("output", output, expected, command="filter")
-    files.require_new(output, force=force)
-    try:
-        from rensa import RMinHash, RMinHashLSH
-    except ImportError as error:
-        raise missing_package(
-            "rensa", extra="data", needed_for="near duplicates"
-        ) from error
-    if not 0 < near_duplicates <= 1:
-        expected = "above 0, at most 1; 0.8 is 80 % of the word 5-grams"
-        raise wrong_value(
-            "near-duplicates", near_duplicates, expected, command="filter"
-        )
-    # MinHash (Broder 1997): 128 hashes of 4 bytes per document; only those with an
-    # equal band of hashes are compared.
-    num_bands = 16 if near_duplicates >= 0.75 else 32 if near_duplicates >= 0.5 else 64
-    index: Any = RMinHashLSH(near_duplicates, NUM_HASHES, num_bands)
-    kept = list[RMinHash]()
-    num_near = 0
-
-    def lines() -> Iterator[bytes]:
-        nonlocal num_near
-        for source in find_texts(inputs):
-            for passages in read_documents(
-                source, TextSettings(documents=documents, column=column)
-            ):
-                text = ""
-                end = 0
-                for passage in passages:  # with the blank lines between them
-                    text += "\n" * (passage.line - end if text else 0) + passage.text
-                    end = passage.line + passage.text.count("\n")
-                words = _WORD.findall(text.lower())
-                sketch = RMinHash(num_perm=NUM_HASHES, seed=1)
-                starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
-                sketch.update(
-                    [" ".join(words[start : start + SHINGLE_WORDS]) for start in starts]
-                )
-                if any(
-                    sketch.jaccard(kept[number]) >= near_duplicates
-                    for number in index.query(sketch)
-                ):
-                    num_near += 1
-                    continue
-                index.insert(len(kept), sketch)
-                kept.append(sketch)
-                yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
-
-    files.write_stream(output, lines())
-    return f"{len(kept):,} documents kept, {num_near:,} near duplicates omitted"
+    is_long = np.diff(shard.sentences) > LONG_TOKENS
+    add("long sentence", shard.sentences[:-1][is_long])
+    has_one_sentence = np.diff(shard.documents) == 1
+    add("single-sentence document", starts[:-1][has_one_sentence])
+    unknown = np.flatnonzero(shard.tokens == tokenizer.unk_id)
+    share = len(unknown) / len(shard.tokens)
+    add("unknown token", unknown, label=f"{share:.2%} of {name}: ")

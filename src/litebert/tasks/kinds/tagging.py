@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.metrics import BEGIN, INSIDE, require_some, tagging_measures
+from litebert.metrics import BEGIN, INSIDE, require_examples, tagging_measures
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import Family, Feature, Output
 from litebert.tokenizer import Tokenizer
@@ -141,7 +141,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /
     ) -> dict[str, float]:
         """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
-        require_some(sum(example.tags is not None for example in examples))
+        require_examples(sum(example.tags is not None for example in examples))
         return tagging_measures(
             [*map(self.labels, examples)],
             [self._tag_names(answer.best) for answer in answers],

@@ -139,7 +139,7 @@ class TextClassification(Scoring[TextExample, Scores]):
     def measures(
         self, examples: Sequence[TextExample], answers: Sequence[Scores], /
     ) -> dict[str, float]:
-        metrics.require_some(sum(example.label is not None for example in examples))
+        metrics.require_examples(sum(example.label is not None for example in examples))
         return self.measured(
             [label_of(each) for each in examples],
             np.array([each.values for each in answers]),
@@ -489,7 +489,7 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         """Return the share of right answers, overall and, if there are several groups,
         by group.
         """
-        metrics.require_some(sum(example.label is not None for example in examples))
+        metrics.require_examples(sum(example.label is not None for example in examples))
         is_right: dict[str, list[bool]] = {}
         for example, answer in zip(examples, answers, strict=True):
             is_right.setdefault(example.group or "", []).append(
