@@ -70,6 +70,41 @@ def test_only_files_opens_for_writing() -> None:
     assert found == {"files.py", "corpus/shards.py", "tasks/named/glue.py"}
 
 
+# what Windows lacks: modules, and attributes of `os` and `signal`
+NOT_ON_WINDOWS = re.compile(
+    r"fcntl|grp|pwd|resource|termios|pty|syslog"
+    r"|os\.(fork\w*|get[eu]\w*id|getpg\w+|killpg|mkfifo|nice|p?readv?|pwritev?|sched_\w+"
+    r"|setsid|statvfs|sysconf|uname|wait\w*|O_(CLOEXEC|DIRECTORY|NOFOLLOW|NONBLOCK))"
+    r"|signal\.SIG(ALRM|BUS|CHLD|CONT|HUP|KILL|PIPE|QUIT|STOP|TSTP|USR[12]|WINCH)"
+    r"|signal\.(alarm|pause|pthread_\w+|setitimer|sigwait)|.*\.add_signal_handler"
+)
+
+
+def _lacking_on_windows(tree: ast.AST) -> set[str]:
+    """Return the names in a module that Windows lacks."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            names.add(ast.unparse(node))
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(str(node.module))
+    return {name for name in names if NOT_ON_WINDOWS.fullmatch(name)}
+
+
+def test_few_modules_name_what_windows_lacks() -> None:
+    wrong = ("import fcntl", "from resource import x", "os.fork()", "signal.SIGHUP")
+    assert all(_lacking_on_windows(ast.parse(code)) for code in wrong)
+    modules = {
+        str(path.relative_to(ROOT / "src/litebert"))
+        for path in SOURCES
+        if _lacking_on_windows(ast.parse(path.read_text("utf-8")))
+    }
+    # each asks first whether the system has it
+    assert modules == {"cpu.py", "files.py", "system.py"}
+
+
 def test_benchmarks_import_names_that_exist() -> None:
     """No test runs the benchmarks: they have an environment of their own."""
     gone = [

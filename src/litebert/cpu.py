@@ -14,6 +14,8 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from litebert.system import installed_memory_bytes
+
 # Between two parallel loops, a thread of libgomp spins for milliseconds before it
 # sleeps. That is the fastest way to wait while every thread has a processor to itself.
 # On a busy machine a spinning thread burns the time slice that the thread it waits for
@@ -86,12 +88,12 @@ def find_memory_limit(root: Path = ROOT) -> int | None:
 
 def usable_memory(root: Path = ROOT) -> int:
     """Return the bytes of memory that this process may use: the machine's, or fewer in
-    a container.
+    a container; 0 if they are unknown.
     """
-    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    installed = installed_memory_bytes()
     limit = find_memory_limit(root)
-    if limit is None:
-        return installed
+    if limit is None or not installed:
+        return limit or installed
     return min(installed, limit)
 
 

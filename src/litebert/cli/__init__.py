@@ -17,6 +17,7 @@ import click
 
 from litebert.errors import LitebertError, as_litebert_error, say
 from litebert.privacy import keep_caches_in_ours
+from litebert.system import BROKEN_PIPE
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -220,7 +221,7 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has closed the pipe
         _discard_stdout()
-        return 128 + signal.SIGPIPE
+        return 128 + BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
         say("interrupted")
         return 128 + signal.SIGINT

@@ -13,7 +13,6 @@ while another fetches the same files.
 
 import os
 import re
-import resource
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +31,7 @@ from litebert.errors import DamagedError, LitebertError, ResourceError, free_byt
 from litebert.files import Json
 from litebert.privacy import cache_folder
 from litebert.reading.source import is_url, read_object, write_object
+from litebert.system import allow_open_files
 from litebert.tokenizer import Tokenizer
 
 # a file changed this recently is not listed as verified: another change might not
@@ -107,13 +107,7 @@ class Corpus:
         records = [self.manifest.shards[number] for number in numbers]
         if (self.path / ORIGIN).is_file():
             _fetch_shards(self.path, records, windows)
-        # A mapped file stays open: raise the soft limit of this process, as far as the
-        # hard one allows.
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = 3 * len(records) + SPARE_FILES
-        wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        allow_open_files(3 * len(records) + SPARE_FILES)  # a mapped file stays open
         shards = tuple(
             disk.open_shard(self.path, each, self.manifest.plan) for each in records
         )

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,6 +38,7 @@ from litebert.objectives.sequences import (
     sentence_objective,
 )
 from litebert.rng import Ints
+from litebert.system import STOP_SIGNALS, is_stopped, truncated_a_mapped_file
 from litebert.tokenizer import Tokenizer
 
 SHORTEST_TARGET = 2  # the smallest target length of a short sequence, in tokens (L284)
@@ -54,9 +54,6 @@ CYCLE = 10_000
 
 # the most batches that a worker keeps ready, besides the one that it is making
 DEPTH = 2
-# Signals that ask a run to stop after its step. Launchers send them to the whole group,
-# so workers ignore them.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 # a worker that has been stopped (SIGSTOP) for this long is replaced
 STOPPED_SECONDS = 30.0
 
@@ -573,16 +570,12 @@ class _Worker:
         message.
         """
         coming = self._reader.submit(self._receiver.recv)
+        process = self._process.pid
+        assert process is not None, "it has been started"
         # when it was last seen running
-        stat = Path(f"/proc/{self._process.pid}/stat")
         running = time.monotonic()
         while not wait([coming], timeout=1).done:
-            # Linux tells T, stopped by a signal, from S, which may be a slow disk or
-            # network
-            if (
-                not stat.exists()
-                or stat.read_text().rpartition(")")[2].split()[0] != "T"
-            ):
+            if not is_stopped(process):
                 running = time.monotonic()
             elif time.monotonic() - running > STOPPED_SECONDS:
                 self.dismiss()
@@ -592,7 +585,7 @@ class _Worker:
         except (EOFError, OSError):  # ended between two messages, or within one
             self._process.join()
             code = self._process.exitcode
-            if code == -signal.SIGBUS:  # a memory-mapped file became shorter
+            if truncated_a_mapped_file(code):
                 what = "a file of the corpus was truncated while it was read"
                 advice = "litebert corpus check CORPUS"
                 raise DamagedError("LB-344", what, next=advice) from None
@@ -627,7 +620,9 @@ def _serve(
     """Run in a worker: make batches, while a thread sends the earlier ones, at most
     DEPTH of them.
     """
-    for number in STOP_SIGNALS:  # the reader of the batches decides when to stop
+    # Launchers send signals to the whole group, and the reader of the batches decides
+    # when to stop.
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     unsent: deque[Future[None]] = deque()
     # a broken pipe: the reader is gone

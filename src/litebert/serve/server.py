@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from litebert.serve.guard import (
     Metrics,
     PatientConnection,
 )
+from litebert.system import END_SIGNALS, RELOAD_SIGNALS, handled
 
 log = logging.getLogger("litebert.serve")
 
@@ -104,9 +104,15 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         is_outdated = asyncio.Event()
         loop = asyncio.get_running_loop()
         server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # a signal is not a failure
-        loop.add_signal_handler(signal.SIGHUP, is_outdated.set)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.handle_exit, number, None)
+
+        def end(number: int) -> None:
+            loop.call_soon_threadsafe(server.handle_exit, number, None)
+
+        def note_change(_: int) -> None:
+            loop.call_soon_threadsafe(is_outdated.set)
+
+        endings = dict.fromkeys(END_SIGNALS, end)
+        reloads = dict.fromkeys(RELOAD_SIGNALS, note_change)
 
         async def reload() -> None:
             """Reload all models after each signal, also after one during a reload:
@@ -134,10 +140,11 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
 
         starting = loop.create_task(start())
         reloading = loop.create_task(reload())
-        await server.serve(sockets=[listener])
-        reloading.cancel()
-        starting.cancel()
-        have_ended = [await model.stop() for model in models]
+        with handled({**endings, **reloads}):
+            await server.serve(sockets=[listener])
+            reloading.cancel()
+            starting.cancel()
+            have_ended = [await model.stop() for model in models]
         if (
             starting.done()
             and not starting.cancelled()

@@ -5,7 +5,6 @@ model, its progress.
 import math
 import os
 import platform
-import resource
 import signal
 import socket
 import sys
@@ -35,8 +34,8 @@ from litebert.files import Json
 from litebert.folder import save_model
 from litebert.hub.card import write_card
 from litebert.nn import Network
-from litebert.objectives.sampling import STOP_SIGNALS
 from litebert.settings import Resolved, difference, flatten
+from litebert.system import HANGUP, STOP_SIGNALS, peak_memory_bytes
 from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
 
@@ -75,7 +74,7 @@ class Session:
         torchrun is gone.
         """
         if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
-            self.signal_number = self.signal_number or signal.SIGHUP
+            self.signal_number = self.signal_number or HANGUP
         return self.world.totals(self.signal_number)[0] > 0
 
     def exit_code(self) -> int:
@@ -442,6 +441,4 @@ def memory_bytes() -> int:
     """
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated()
-    # macOS counts bytes, Linux kilobytes
-    unit = 1 if sys.platform == "darwin" else 1_024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return peak_memory_bytes()
