@@ -376,7 +376,8 @@ def _memory_of(needs: "Estimate", train: TrainConfig) -> str:
 
     needed = f"{needs.memory_bytes / 2**30:.2f} GiB"
     usable = cpu.usable_memory()
-    if needs.memory_bytes < usable or choose_device(train.device).type != "cpu":
+    is_enough = needs.memory_bytes < usable or not usable
+    if is_enough or choose_device(train.device).type != "cpu":
         return needed
     owner = "this machine has"
     if cpu.find_memory_limit() is not None:
