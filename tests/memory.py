@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import DEADLINE
+
 
 def used() -> int:
     return (
@@ -42,5 +44,5 @@ def run_in_child(code: str, *words: object) -> list[str]:
     """
     command = [sys.executable, "-c", USED + code, *map(str, words)]
     return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=300
+        command, capture_output=True, text=True, check=True, timeout=DEADLINE
     ).stdout.split()

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
+
+from tests.waiting import DEADLINE, exit_code, wait_until
 
 from .shell import COMMAND
 from .tiny import Desk
@@ -53,7 +54,7 @@ class Server:
         self.reader.start()
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
 
     def ask(
         self,
@@ -92,21 +93,19 @@ class Server:
             if link is None:
                 used.close()
 
-    def wait_for(self, pattern: str, *, seen: int = 0, seconds: float = 120) -> str:
+    def wait_for(self, pattern: str, *, seen: int = 0) -> str:
         """Wait until the log has a line after the first `seen` ones, and return it."""
 
         def found() -> list[str]:
             return [line for line in self.lines[seen:] if re.search(pattern, line)]
 
-        self.wait_until(lambda: found() or not self.reader.is_alive(), seconds=seconds)
+        self.wait_until(lambda: found() or not self.reader.is_alive())
         assert found(), (pattern, self.lines)
         return found()[0]
 
-    def wait_until(self, holds: Callable[[], object], *, seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, self.lines
-            time.sleep(0.005)
+    def wait_until(self, holds: Callable[[], object]) -> None:
+        """Wait until a condition holds; a failure shows the server's log."""
+        wait_until(holds, describe=lambda: self.lines)
 
     def metric(self, name: str) -> float:
         text = self.ask("/metrics").body.decode()
@@ -137,7 +136,7 @@ def serve(*arguments: object) -> Iterator[Server]:
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            exit_code(process)
             server.reader.join()
 
 

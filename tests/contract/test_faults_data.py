@@ -8,12 +8,13 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.waiting import DEADLINE, wait_until
 
 from .shell import (
     COMMAND,
@@ -151,15 +152,10 @@ def test_a_second_process_with_the_same_output_is_refused(
         try:
             first.stdin.write(rows)
             first.stdin.flush()
-            deadline = time.monotonic() + 60
-            while (
-                not any(tmp_path.glob("v.npy*"))
-                or not output.with_name("v.npy.unfinished").exists()
-            ):
-                assert first.poll() is None and time.monotonic() < deadline
-                time.sleep(0.01)
+            unfinished = output.with_name("v.npy.unfinished")
+            wait_until(lambda: unfinished.exists() or first.poll() is not None)
             second = litebert(*words, stdin=rows)
-            _, said = first.communicate(timeout=60)
+            _, said = first.communicate(timeout=DEADLINE)
         finally:
             first.kill()
     assert (first.returncode, second.code) == (0, 1), (said, second)

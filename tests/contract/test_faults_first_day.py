@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from litebert import Run
+from tests.waiting import DEADLINE, exit_code
 
 from .shell import COMMAND, QUICK, assert_error, litebert, story
 from .tiny import PRETRAIN, Desk, rows
@@ -258,7 +259,10 @@ runpy.run_module("litebert", run_name="__main__")
 
 def test_ctrl_c_during_the_first_imports_gives_no_traceback() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", AT_IMPORT], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", AT_IMPORT],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
     )
     assert "Traceback" not in done.stderr
     assert done.returncode in (130, -2)
@@ -297,6 +301,6 @@ def test_a_closed_pipe_is_no_error(desk: Desk, tmp_path: Path, words: str) -> No
         running.stdout.readline()
         running.stdout.close()
         said = running.stderr.read().decode()
-        code = running.wait(60)
+        code = exit_code(running)
     assert "Traceback" not in said
     assert code in (0, 141, -13), (code, said)

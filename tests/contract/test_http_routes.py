@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import exit_code
+
 from .served import JSON, MODELS, Server, serve
 from .shell import assert_error, litebert, near
 from .tiny import Desk
@@ -341,7 +343,7 @@ def test_sigterm_finishes_accepted_requests_and_exits_with_zero(desk: Desk) -> N
         server.wait_until(lambda: server.metric("litebert_queue_requests") >= left())
         server.process.send_signal(signal.SIGTERM)
         assert [each.result().status for each in asked] == [200] * 4
-        assert server.process.wait(60) == 0
+        assert exit_code(server.process) == 0
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ with the same bytes.
 import gzip
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -28,6 +26,7 @@ from litebert.files import locked
 from tests.contract.shell import tree
 from tests.kills import killed
 from tests.memory import run_in_child
+from tests.waiting import assert_ends, exit_code, wait_until
 
 from .conftest import Build, Story, Write, paragraphs, rows, tales, texts_of
 
@@ -345,7 +344,7 @@ def test_killing_a_build_ends_its_workers(settings: Settings, tmp_path: Path) ->
         children = [os.pidfd_open(int(worker)) for worker in workers]
         parent.kill()
     for child in children:
-        assert select.select([child], [], [], 8)[0], "workers outlive the build"
+        assert_ends(child)
         os.close(child)
 
 
@@ -422,13 +421,13 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
         {**settings, "output": tmp_path / "spread", "cluster": True},
         RAY_ADDRESS=cluster,
     )
-    limit = time.monotonic() + 300
-    while (
-        len(list((tmp_path / "spread" / "parts").glob("*.json"))) < 3
-        and time.monotonic() < limit
-    ):
+    parts = tmp_path / "spread" / "parts"
+
+    def are_begun() -> bool:
         assert driver.poll() is None
-        time.sleep(0.05)
+        return len(list(parts.glob("*.json"))) >= 3
+
+    wait_until(are_begun)
     running = pytest.importorskip("psutil").process_iter(["cmdline"])
     victims = [
         each
@@ -436,7 +435,7 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
         if (each.info["cmdline"] or [""])[0].startswith("ray::_run")
     ]
     victims[0].kill()
-    assert driver.wait(timeout=500) == 0
+    assert exit_code(driver) == 0
 
     monkeypatch.setattr(building, "PART_BYTES", 1)
     build_corpus(**settings, output=tmp_path / "local", workers=1)

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.run import begin
 from tests.contract.tiny import weights
 from tests.networks import SHAPE, config_for
+from tests.waiting import exit_code, wait_until
 
 SHORT = {
     "train.steps": 6,
@@ -92,7 +92,7 @@ def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> N
         for place, stop in enumerate(stops)
     ]
     expected = 0 if stop_after is None else 128 + signal.SIGTERM
-    assert [child.wait(timeout=500) for child in children] == [expected] * size
+    assert [exit_code(child) for child in children] == [expected] * size
 
 
 @pytest.fixture(scope="module")
@@ -316,38 +316,38 @@ def _processes(*marks: str) -> list[int]:
 
 
 def _wait_for_step(run: Path, step: int) -> None:
-    limit = time.monotonic() + 240
-    while time.monotonic() < limit:
-        rows = read_metrics(run) if (run / "metrics.jsonl").exists() else []
-        if rows and int(str(rows[-1]["step"])) >= step:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{run} did not reach step {step}")
+    def is_reached() -> bool:
+        if not (run / "metrics.jsonl").exists():
+            return False
+        logged = read_metrics(run)
+        return bool(logged) and int(str(logged[-1]["step"])) >= step
+
+    wait_until(is_reached, describe=lambda: f"{run} did not reach step {step}")
 
 
 @pytest.mark.slow
 def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(
     start: Start, tmp_path: Path
 ) -> None:
-    assert start("whole").wait(timeout=500) == 0
+    assert exit_code(start("whole")) == 0
     launcher = start("killed", "--max-restarts", "1")
     _wait_for_step(tmp_path / "killed", 10)
     # not those that prepare its batches
     ranks_own = min(_processes(f"LITEBERT_TEST_MARK={tmp_path}", "RANK=1"))
     os.kill(ranks_own, signal.SIGKILL)
-    assert launcher.wait(timeout=500) == 0
+    assert exit_code(launcher) == 0
     assert "resuming from step" in (tmp_path / "killed.log").read_text()
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
 
     launcher = start("preempted")
     _wait_for_step(tmp_path / "preempted", 10)
     launcher.terminate()
-    launcher.wait(timeout=60)
+    exit_code(launcher)
     assert not (tmp_path / "preempted" / "model").exists()
     step = max((tmp_path / "preempted" / "checkpoints").iterdir()).name
     reached = read_metrics(tmp_path / "preempted")[-1]["step"]
     assert int(step.removeprefix("step-")) >= int(str(reached))
-    assert start("preempted").wait(timeout=500) == 0
+    assert exit_code(start("preempted")) == 0
     assert weights(tmp_path / "preempted") == weights(tmp_path / "whole")
 
 
@@ -357,8 +357,5 @@ def test_killing_the_launcher_leaves_no_process(start: Start, tmp_path: Path) ->
     _wait_for_step(tmp_path / "orphaned", 2)
     launcher.kill()
     launcher.wait()
-    limit = time.monotonic() + 60
-    while _processes(f"LITEBERT_TEST_MARK={tmp_path}") and time.monotonic() < limit:
-        time.sleep(0.5)
-    assert not _processes(f"LITEBERT_TEST_MARK={tmp_path}")
+    wait_until(lambda: not _processes(f"LITEBERT_TEST_MARK={tmp_path}"))
     assert any((tmp_path / "orphaned" / "checkpoints").iterdir())

@@ -14,6 +14,7 @@ from nbclient import NotebookClient
 from litebert.study.costs import Costs
 from litebert.study.layers import Layers
 from litebert.study.study import read_findings
+from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "benchmarks" / "study"
@@ -29,7 +30,7 @@ def test_the_notebook_has_no_outputs_and_every_cell_runs(
     assert not any(cell.outputs for cell in cells)
     place = {"metadata": {"path": tmp_path}}
     NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources=place
+        notebook, timeout=int(DEADLINE), kernel_name="python3", resources=place
     ).execute()
     assert all(cell.execution_count for cell in cells)
     assert any(

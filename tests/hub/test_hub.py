@@ -8,8 +8,6 @@ import shlex
 import shutil
 import socket
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,16 +32,9 @@ from litebert.hub.card import model_card, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from tests.conftest import blocks
 from tests.contract.shell import assert_matches_schema, litebert
+from tests.waiting import wait_until
 
 NAME = "me/small"
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    """Wait for something that happens in another thread; fail after a minute."""
-    end = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 # ---- fetching ------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import gc
 import hashlib
 import multiprocessing
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -41,6 +40,7 @@ from litebert.objectives.sampling import (
 )
 from litebert.objectives.sequences import Library
 from tests.memory import memory_below
+from tests.waiting import assert_ends
 
 from .conftest import CORPUS, NUMBERED, NUMBERS, TOKENIZER, shard
 
@@ -344,7 +344,7 @@ def test_workers_end_when_their_parent_is_killed() -> None:
         parent.send_signal(signal.SIGKILL)
     assert len(workers) == 2
     for worker in workers:
-        assert select.select([worker], [], [], 8)[0]
+        assert_ends(worker)
         os.close(worker)
 
 

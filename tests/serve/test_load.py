@@ -18,6 +18,7 @@ import schemathesis
 from hypothesis import HealthCheck
 
 from tests.contract.served import Reply
+from tests.waiting import DEADLINE
 
 from .conftest import ask_all
 
@@ -62,13 +63,13 @@ def asking(
 
 
 @contextmanager
-def busy(server) -> Iterator[None]:
+def busy(server) -> Iterator[list[Future[tuple[float, Reply]]]]:
     """Keep the model busy with three requests, at least one of which is still
     waiting.
     """
-    with asking(server, 3):
+    with asking(server, 3) as asked:
         server.wait_until(lambda: server.metric("litebert_queue_requests") > 0)
-        yield
+        yield asked
 
 
 def test_concurrent_answers_equal_single_ones(server) -> None:
@@ -99,21 +100,17 @@ def test_concurrent_answers_equal_single_ones(server) -> None:
 def test_overload_is_refused_quickly_and_service_recovers_when_it_ends(
     small_server,
 ) -> None:
-    alone, _ = heavy(small_server)
     with asking(small_server, 40) as asked:
-        replies = [each.result() for each in asked]
-    taken = [seconds for seconds, reply in replies if reply.status == 200]
-    refused = [reply for _, reply in replies if reply.status == 429]
-    assert len(taken) + len(refused) == 40, {reply.status for _, reply in replies}
-    assert 4 <= len(taken) < 20  # the queue of four, and what was computed meanwhile
-    assert {
-        (reply.code, int(reply.headers["retry-after"]) >= 1) for reply in refused
-    } == {("LB-957", True)}
-    assert (
-        max(seconds for seconds, reply in replies if reply.status == 429)
-        < max(taken)
-        < 20 * alone + 2
-    )
+        replies = [future.result() for future in asked]
+    assert {reply.status for _, reply in replies} == {200, 429}
+    seconds_taken = [seconds for seconds, reply in replies if reply.status == 200]
+    # the queue of four, and what was computed meanwhile
+    assert len(seconds_taken) >= 4
+    refused = [(seconds, reply) for seconds, reply in replies if reply.status == 429]
+    for seconds, reply in refused:
+        assert reply.code == "LB-957"
+        assert int(reply.headers["retry-after"]) >= 1
+        assert seconds < max(seconds_taken)
     assert small_server.metric("litebert_queue_requests") == 0
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
 
@@ -151,14 +148,12 @@ def test_requests_beyond_the_queue_are_refused_unread_and_health_is_served(
 
 def test_a_deadline_is_kept_and_its_work_not_done(small_server) -> None:
     tokens = small_server.metric("litebert_tokens_total")
-    with busy(small_server):
-        started = time.monotonic()
-        # sent before one is done
-        late = small_server.ask(
-            "/v1/embed", {"texts": ["word " * 100], "timeout_ms": 5}
-        )
-        waited = time.monotonic() - started
-    assert (late.status, late.code, waited < 5) == (504, "LB-958", True)
+    body = {"texts": ["word " * 100], "timeout_ms": 5}
+    with busy(small_server) as asked:
+        late = small_server.ask("/v1/embed", body)
+        are_done = [future.done() for future in asked]
+    assert (late.status, late.code) == (504, "LB-958")
+    assert not all(are_done), "the deadline was kept only after the work before it"
     # one request later in the queue
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
     assert (
@@ -177,7 +172,7 @@ def test_a_client_that_leaves_frees_its_place(small_server) -> None:
         return small_server.metric("litebert_abandoned_total") > left
 
     with busy(small_server):
-        small_server.wait_until(is_noticed, seconds=20)
+        small_server.wait_until(is_noticed)
     small_server.wait_until(lambda: small_server.metric("litebert_queue_requests") == 0)
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
 
@@ -221,7 +216,7 @@ def _load(server, calls: list[tuple[str, object]], *, leavers: int) -> None:
             if row[1].endswith(f":{server.port:04X}") and row[3] in ("01", "08")
         ]
 
-    server.wait_until(lambda: not held(), seconds=20)
+    server.wait_until(lambda: not held())
 
 
 def _usage(pid: int) -> tuple[int, int]:
@@ -318,13 +313,11 @@ def test_slow_clients_are_closed_and_do_not_slow_others(small_server) -> None:
         ]
         for number, link in enumerate(links):
             link.sendall(START if number % 2 else START + b"Content-Length: 9\r\n\r\n{")
-        started = time.monotonic()
-        replies = ask_all(
-            small_server, [("/v1/embed", {"texts": ["a"]})] * 40, clients=1
-        )
+        # one slow client after another would take ten minutes
+        calls = [("/v1/embed", {"texts": ["a"]})] * 40
+        replies = ask_all(small_server, calls, clients=1)
         assert {reply.status for reply in replies} == {200}
-        assert time.monotonic() - started < 30
         for number, link in enumerate(links):
-            link.settimeout(20)
+            link.settimeout(DEADLINE)
             last = link.recv(4_096)
             assert last == b"" if number % 2 else last.startswith(b"HTTP/1.1 408")

@@ -22,6 +22,7 @@ import pytest
 
 from tests.conftest import ROOT, blocks
 from tests.contract.served import Reply, Server, serve
+from tests.waiting import exit_code
 
 EMBED = ("/v1/embed", {"texts": ["Anna walked home."] * 8})
 
@@ -103,7 +104,7 @@ def test_requests_that_outlast_the_stop_are_refused_and_the_exit_code_is_zero() 
         server.wait_until(lambda: server.metric("litebert_queue_requests") > 40)
         server.process.send_signal(signal.SIGTERM)
         assert {each.result().status for each in asked} == {200, 503}
-        assert server.process.wait(60) == 0
+        assert exit_code(server.process) == 0
 
 
 def test_a_damaged_model_is_one_clear_error_at_the_start(
@@ -115,7 +116,7 @@ def test_a_damaged_model_is_one_clear_error_at_the_start(
         (damaged / "model.safetensors").stat().st_size // 2,
     )
     with serve(damaged) as server:
-        assert server.process.wait(120) == 3
+        assert exit_code(server.process) == 3
         server.wait_for("LB-6")
         assert not [line for line in server.lines if "Traceback" in line]
 
@@ -128,7 +129,7 @@ def test_sigterm_ends_a_server_that_is_still_loading(
     with serve(slow) as server:
         assert server.ask("/ready").status == 503
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(30) == 0
+        assert exit_code(server.process) == 0
 
 
 # The examples of docs/serving.md and the Dockerfile, with the addresses and paths of
