@@ -6,16 +6,17 @@ THREADS ?= 1,2
 STUDIES ?= sharing embedding sentence depth width time dropout ngram groups masking attention
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-wheel check bench study docs clean
+.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-wheel check bench study docs dist clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -U "pip>=25.1" # knows dependency groups
 	$(BIN)/pip install -q -c constraints.txt torch
-	$(BIN)/pip install -q -c constraints.txt -e ".[report]"
+	$(BIN)/pip install -q -c constraints.txt -e .
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.user
-	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install -q -c constraints.txt -e ".[all]" --group dev
 	touch $@
 
 quickstart: $(VENV)/.user  ## text on this machine -> vocabulary -> corpus -> ALBERT -> answers, in about 8 minutes
@@ -52,8 +53,9 @@ test-wheel: $(VENV)/.dev  ## the wheel in a bare environment, extra by extra
 
 .venv-bench/.ready: constraints.txt benchmarks/speed/constraints.txt
 	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install -q -U "pip>=25.1"
 	.venv-bench/bin/pip install -q -c constraints.txt torch
-	.venv-bench/bin/pip install -q -c constraints.txt -c benchmarks/speed/constraints.txt -e ".[dev]" accelerate ninja nncf openvino psutil
+	.venv-bench/bin/pip install -q -c constraints.txt -c benchmarks/speed/constraints.txt -e ".[all]" --group dev accelerate ninja nncf openvino psutil
 	touch $@
 
 bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVINO and torch.compile (THREADS=1,2)
@@ -75,8 +77,12 @@ study: $(VENV)/.user  ## the paper's tables at a small scale: an hour or two of 
 	$(BIN)/litebert study page build/study --html build/study/study.html --force
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/site
-	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
 	$(BIN)/mkdocs build --strict
+
+dist: $(VENV)/.dev  ## the sdist and the wheel of this version, in dist
+	$(BIN)/pip install -q build twine
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) .venv-bench .venv-tensorflow build dist

@@ -221,7 +221,7 @@ def measure(
 def shared_facts() -> dict[str, str]:
     """Return what a contender cannot ask litebert, which would change how it waits."""
     import litebert
-    from litebert.hub.transfer import packaged_model
+    from litebert.hub.locate import packaged_model
 
     shape = litebert.preset("tiny")
     names = (

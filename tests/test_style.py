@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import litebert
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
@@ -125,6 +129,8 @@ def test_every_command_that_an_error_or_page_names_exists() -> None:
     pages = [*SOURCES, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     for path in pages:
         text = path.read_text(encoding="utf-8")
+        if path.suffix == ".md":  # a sentence may begin with the name, too
+            text = "\n".join(re.findall(r"(?s)```.*?```|`[^`\n]+`", text))
         for verb in re.findall(r"(?m)(?:^|[\"'`])litebert ([a-z]+)(?=[ \"'`\n])", text):
             assert verb in VERBS, f"{path}: litebert {verb}"
 
@@ -140,3 +146,36 @@ def test_the_page_of_errors_is_that_of_the_code_with_the_advice_of_every_branch(
     assert (
         shown.count("| LB-843 |") == 2 and "litebert finetune --help / import" in shown
     )
+
+
+def test_the_citation_names_the_version_that_is_built() -> None:
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {litebert.__version__}\n" in citation
+
+
+WORKFLOWS = {
+    "vendor.github-workflows": sorted((ROOT / ".github/workflows").glob("*.yml")),
+    "vendor.github-issue-forms": [
+        ROOT / ".github/ISSUE_TEMPLATE" / name for name in ("bug.yml", "idea.yml")
+    ],
+    "vendor.github-issue-config": [ROOT / ".github/ISSUE_TEMPLATE/config.yml"],
+}
+"""The files that the repository's host reads, by the schema that it publishes."""
+
+
+@pytest.mark.parametrize("schema", WORKFLOWS)
+def test_workflows_and_issue_forms_are_valid(schema: str) -> None:
+    assert WORKFLOWS[schema]
+    command = ["-m", "check_jsonschema", "--builtin-schema", schema]
+    files = [str(path) for path in WORKFLOWS[schema]]
+    done = subprocess.run(
+        [sys.executable, *command, *files], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_workflows_only_run_targets_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for path in WORKFLOWS["vendor.github-workflows"]:
+        for target in re.findall(r"run: make ([\w-]+)", path.read_text("utf-8")):
+            assert f"\n{target}: " in makefile, target

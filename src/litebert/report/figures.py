@@ -13,7 +13,6 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
-from litebert.errors import missing_package
 from litebert.report.tables import format_cell, format_share
 from litebert.runs import LogRow, Run
 
@@ -345,13 +344,9 @@ def _fill_reliability(axes: "Axes", *, bins: Sequence[Bin]) -> None:
 
 def picture(figure: Figure, *, is_inline: bool = False) -> str:
     """Return a figure as SVG text, in the light colors."""
-    try:
-        from matplotlib import style
-        from matplotlib.figure import Figure as Canvas
-    except ImportError as error:
-        raise missing_package(
-            "matplotlib", extra="report", needed_for="figures"
-        ) from error
+    from matplotlib import style
+    from matplotlib.figure import Figure as Canvas
+
     buffer = io.StringIO()
     # Neither ids nor metadata may differ between two drawings.
     with style.context({**STYLE, "svg.hashsalt": figure.title}, after_reset=True):
