@@ -32,6 +32,7 @@ from litebert.objectives import (
     sampling,
 )
 from litebert.objectives.sampling import (
+    CYCLE,
     Mixed,
     Windowed,
     estimated_samples,
@@ -236,6 +237,22 @@ def test_any_batch_of_many_windows_is_the_same_in_any_order_while_two_windows_ar
     assert shares([10**9, 10**8], temperature=0.02) == pytest.approx([1.0, 0.0]), (
         "a mix that is refused by name"
     )
+
+
+def test_samples_of_a_mix_are_those_that_its_corpora_draw_one_by_one() -> None:
+    """Over the end of a cycle and of the epochs of both corpora."""
+    corpora = [Loader(CORPUS, replace(GIVEN, seed=seed)) for seed in (1, 2)]
+    mix = Mixed(corpora, [3, 1], batch_size=4, seed=1)
+    first = CYCLE - 30
+    last = CYCLE + 30
+    together = list(mix.make(first, last))
+    places = zip(*(part.tolist() for part in mix.places(first, last)), strict=True)
+    assert len(together) == 60
+    for sample, (corpus, number) in zip(together, places, strict=True):
+        (alone,) = corpora[corpus].make(number, number + 1)
+        assert np.array_equal(sample.ids, alone.ids)
+        assert np.array_equal(sample.masked_positions, alone.masked_positions)
+        assert np.array_equal(sample.replacements, alone.replacements)
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,7 @@ def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(
     corpus: Path, configure: Configure
 ) -> None:
     mix = Mixed([], [5, 3, 2], batch_size=4, seed=1)
-    corpora, numbers = np.array([mix.place(sample) for sample in range(2 * CYCLE)]).T
+    corpora, numbers = mix.places(0, 2 * CYCLE)
     assert np.bincount(corpora).tolist() == [10_000, 6_000, 4_000]
     for number, count in enumerate((10_000, 6_000, 4_000)):
         assert numbers[corpora == number].tolist() == list(range(count)), (

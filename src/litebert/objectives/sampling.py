@@ -436,15 +436,30 @@ class Mixed(Samples):
         self._cycle = lru_cache(maxsize=1)(self._shuffle)
 
     def make(self, start: int, stop: int) -> Iterator[Sample]:
-        for corpus, number in map(self.place, range(start, stop)):
-            yield from self._corpora[corpus].make(number, number + 1)
+        corpora, numbers = self.places(start, stop)
+        # Each corpus is asked once for all of its samples, which have consecutive
+        # numbers: asked for them one by one, it would draw the order of each anew.
+        samples: dict[int, Iterator[Sample]] = {}
+        firsts = np.unique(corpora, return_index=True, return_counts=True)
+        for corpus, at, count in zip(*(part.tolist() for part in firsts), strict=True):
+            first = int(numbers[at])
+            samples[corpus] = self._corpora[corpus].make(first, first + count)
+        for corpus in corpora.tolist():
+            yield next(samples[corpus])
 
-    def place(self, number: int) -> tuple[int, int]:
-        """Return the corpus of a sample, and its number within that corpus."""
-        cycle, position = divmod(number, CYCLE)
-        corpora, earlier = self._cycle(cycle)
-        corpus = int(corpora[position])
-        return corpus, cycle * int(self._counts[corpus]) + int(earlier[position])
+    def places(self, start: int, stop: int) -> tuple[Ints, Ints]:
+        """Return the corpora of the samples start, start + 1, ... stop - 1, and their
+        numbers within these corpora; both (samples,).
+        """
+        corpora = [np.empty(0, np.int64)]
+        numbers = [np.empty(0, np.int64)]
+        for cycle in range(start // CYCLE, -(-stop // CYCLE)):
+            begins = cycle * CYCLE
+            here = slice(max(0, start - begins), min(CYCLE, stop - begins))
+            corpus, earlier = self._cycle(cycle)
+            corpora.append(corpus[here])
+            numbers.append(cycle * self._counts[corpus[here]] + earlier[here])
+        return np.concatenate(corpora), np.concatenate(numbers)
 
     def _shuffle(self, cycle: int) -> tuple[Ints, Ints]:
         """Return the corpus of each sample of a cycle, and how many earlier ones come
