@@ -131,6 +131,7 @@ def train(verb: str, arguments: dict, runs: str, parts: list[float]) -> int:
 
 def build(settings: dict, folder: str, parts: list[float]) -> int:
     building.PART_BYTES = 1  # a part for each input
+    building.SPLIT_BYTES = 20_000  # and two for a large one
     return each_killed(
         lambda name: building.build_corpus(**settings, output=Path(folder, name)),
         Path(folder),

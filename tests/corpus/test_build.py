@@ -271,6 +271,7 @@ BUILD = """
 import json, sys
 from litebert.corpus import build
 build.PART_BYTES = 1  # a part for each input
+build.SPLIT_BYTES = 20_000  # and two for a large one
 build.build_corpus(**json.loads(sys.argv[1]))
 """
 
@@ -282,13 +283,13 @@ def build_in_child(settings: Settings, **environment: str) -> "subprocess.Popen[
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Settings:
-    """Return the settings of a build of three parts with several shards in both
-    splits.
+    """Return the settings of a build of three parts, of a small and of a large file,
+    with several shards in both splits.
     """
     folder = tmp_path_factory.mktemp("inputs")
-    for part in range(3):
-        (folder / f"{part}.txt").write_text(
-            "\n\n".join(" ".join(story) for story in tales(40, 40 * part))
+    for name, stories in {"0": tales(40), "1": tales(80, 40)}.items():
+        (folder / f"{name}.txt").write_text(
+            "\n\n".join(" ".join(story) for story in stories)
         )
     inputs = [str(path) for path in sorted(folder.iterdir())]
     text = {"inputs": inputs, "tokenizer": str(vocabulary), "documents": "blank-line"}
@@ -319,6 +320,7 @@ def test_build_killed_at_any_file_operation_resumes_to_the_same_bytes(
     settings: Settings, builds: Path, monkeypatch: pytest.MonkeyPatch, part: float
 ) -> None:
     monkeypatch.setattr(building, "PART_BYTES", 1)
+    monkeypatch.setattr(building, "SPLIT_BYTES", 20_000)
     # at 0 nothing is there: two workers build it all
     output = builds / f"killed-{part}"
     workers = 2 if part == 0 else 1

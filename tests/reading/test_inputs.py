@@ -236,9 +236,10 @@ def test_line_that_is_no_object_or_has_no_text_is_refused_with_its_number(
         ) as caught:
             read(write("a.jsonl", f'{{"text": "one"}}\n\n{line}\n'))
         assert len(str(caught.value)) < 800
+    source = Source("a.jsonl", "/a.jsonl", ".jsonl", "", 9)
     for row, message in NO_TEXTS:
         with pytest.raises(LitebertError, match=message):
-            list(texts_of(row, "text", "a.jsonl, line 3"))
+            list(texts_of(row, "text", source, 3))
     path = write(
         "a.jsonl",
         '{"text": "one\\n\\ntwo"}\n\n{"text": ""}\n{"text": [[], ["a\\ud800b"]]}\n',

@@ -14,7 +14,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
@@ -33,11 +33,13 @@ from litebert.corpus.text import (
     TextSettings,
     read_documents,
     sentence_chunks,
+    split_source,
     too_little_text,
     wrong_value,
 )
 from litebert.cpu import find_processors
 from litebert.errors import LitebertError, ResourceError, missing_package
+from litebert.files import Json
 from litebert.reading.source import Names, Source, find_texts
 from litebert.settings import difference
 from litebert.tokenizer import Tokenizer
@@ -47,6 +49,9 @@ SHARD_TOKENS = 64 << 20
 # consecutive inputs are grouped into parts of up to this size, so small files share a
 # shard
 PART_BYTES = 16 << 20
+# Larger inputs are divided into parts of about this size, so that one file keeps many
+# cores busy. The shards follow from it, and never from the number of workers.
+SPLIT_BYTES = 64 << 20
 BATCH_CHARACTERS = 1 << 18  # passed to the tokenizer at once
 # at the beginning of a document, which decide whether it is held out
 HEAD_CHARACTERS = 1 << 14
@@ -118,60 +123,72 @@ def build_corpus(
     """
     text = TextSettings(sentences, documents, column, language)
     require_share(held_out)
-    sources = find_texts(inputs)
+    sources = [split_source(source, text, SPLIT_BYTES) for source in find_texts(inputs)]
     loaded = Tokenizer.load(tokenizer)
     folder = Path(output)
-    place = Path(tokenizer).absolute()
     plan = disk.CorpusPlan(
         tokenizer_hash=loaded.hash,
         vocab_size=loaded.vocab_size,
         **asdict(text),
         held_out=held_out,
         shard_tokens=shard_tokens,
-        inputs=tuple(
-            disk.InputRecord(name=source.name, size=source.size) for source in sources
-        ),
+        inputs=tuple(_record_of(parts) for parts in sources),
     )
     what = f"{folder} is being written by another process"
     advice = "wait for it, or choose another --output"
     with files.locked(folder, lambda: LitebertError("LB-319", what, next=advice)):
         if not _begin(folder, plan):
-            groups = [list[Source]()]
-            size = 0
-            for source in sources:
-                if groups[-1] and size + source.size > PART_BYTES:
-                    groups.append([])
-                    size = 0
-                groups[-1].append(source)
-                size += source.size
+            groups = _grouped(chain.from_iterable(sources))
             # A job must be small enough to send to another machine, so the plan goes
             # without its inputs.
-            shared = plan.model_copy(update={"inputs": ()})
             build = partial(
-                build_part, plan=shared, tokenizer=place, output=folder.absolute()
+                build_part,
+                plan=plan.model_copy(update={"inputs": ()}),
+                tokenizer=Path(tokenizer).absolute(),
+                output=folder.absolute(),
             )
             jobs = [
                 partial(build, f"{number:05d}", group)
                 for number, group in enumerate(groups)
             ]
-            with _report_progress(
-                folder, len(jobs), sum(source.size for source in sources), report
-            ):
+            num_bytes = sum(record.size for record in plan.inputs)
+            with _report_progress(folder, len(jobs), num_bytes, report):
                 if cluster:
                     run_on_ray(jobs)
                 else:
-                    run_local(
-                        jobs,
-                        workers=find_processors().usable
-                        if workers is None
-                        else workers,
-                    )
+                    usable = find_processors().usable
+                    run_local(jobs, workers=usable if workers is None else workers)
             _finish(folder, plan, len(jobs), loaded)
     counts = [
         disk.read_record(side / disk.MANIFEST, disk.Manifest).counts
         for side in _sides(folder, plan).values()
     ]
     return CorpusSummary(str(folder), counts[0], counts[1] if held_out else None)
+
+
+def _record_of(parts: Sequence[Source]) -> disk.InputRecord:
+    """Describe an input, which may be divided into parts."""
+    starts = [part.part.start for part in parts if part.part is not None]
+    return disk.InputRecord(
+        name=parts[0].name,
+        size=sum(part.size for part in parts),
+        starts=tuple(starts),
+    )
+
+
+def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
+    """Group consecutive small inputs; a large one, or a part of it, is a group of its
+    own.
+    """
+    groups = [list[Source]()]
+    size = 0
+    for source in sources:
+        if groups[-1] and size + source.size > PART_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(source)
+        size += source.size
+    return groups
 
 
 def require_share(held_out: float) -> None:
@@ -333,31 +350,52 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
         files.remove_unfinished(output, disk.PLAN)
         if any(output.iterdir()):
             files.require_new(output, force=None)
+    # A finished corpus stays as it is, also if its large inputs were not divided then.
+    if is_finished and _undivided(begun) == _undivided(plan):
+        begun = plan
     if begun != plan:
-        was, now = (
-            each.model_dump(exclude={"inputs"})
-            | {
-                f"input {number}": f"{i.name} of {i.size:,} bytes"
-                for number, i in enumerate(each.inputs, 1)
-            }
-            for each in (begun, plan)
-        )
-        changes = "; ".join(difference(was, now)[:MOST_CHANGES])
-        again = (
-            "choose another --output, or --name of a run, or rm -r"
-            f" {quote(str(output))}, then rerun the command"
-        )
-        raise LitebertError(
-            "LB-333",
-            f"{output} was begun with other settings or inputs",
-            received=changes,
-            next=again,
-        )
+        raise _other_plan(output, begun, plan)
     if is_finished:
         _clean(output)
     else:
         disk.write_record(output / disk.PLAN, plan)
     return is_finished
+
+
+def _undivided(plan: disk.CorpusPlan) -> disk.CorpusPlan:
+    """Return the plan without the parts of its inputs."""
+    whole = tuple(
+        disk.InputRecord(name=record.name, size=record.size) for record in plan.inputs
+    )
+    return plan.model_copy(update={"inputs": whole})
+
+
+def _other_plan(
+    output: Path, begun: disk.CorpusPlan, plan: disk.CorpusPlan
+) -> LitebertError:
+    """Return the error for a folder that was begun with another plan."""
+    changes = difference(_described(begun), _described(plan))
+    advice = (
+        "choose another --output, or --name of a run, or rm -r"
+        f" {quote(str(output))}, then rerun the command"
+    )
+    return LitebertError(
+        "LB-333",
+        f"{output} was begun with other settings or inputs",
+        received="; ".join(changes[:MOST_CHANGES]),
+        next=advice,
+    )
+
+
+def _described(plan: disk.CorpusPlan) -> dict[str, Json]:
+    """Return the settings of a plan, and a line for each of its inputs."""
+    described: dict[str, Json] = plan.model_dump(exclude={"inputs"})
+    for number, record in enumerate(plan.inputs, 1):
+        line = f"{record.name} of {record.size:,} bytes"
+        if record.starts:
+            line += f" in {len(record.starts)} parts"
+        described[f"input {number}"] = line
+    return described
 
 
 def _finish(

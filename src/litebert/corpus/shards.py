@@ -18,7 +18,12 @@ from typing import IO, Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from litebert.config import Section
 from litebert.corpus.text import TextSettings
@@ -97,6 +102,18 @@ class InputRecord(Section):
 
     name: str
     size: int  # in bytes, as stored
+    # where the parts of a large file begin, in bytes or row groups; none if it is whole
+    starts: tuple[int, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(
+        self, serialize: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        """Leave `starts` out for a whole file, as before version 0.3."""
+        record: dict[str, Any] = serialize(self)
+        if not self.starts:
+            del record["starts"]
+        return record
 
 
 class CorpusPlan(Section):

@@ -4,16 +4,30 @@ passages into sentences.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import sentencex
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.reading.source import Names, Source, find_texts, no_content, read_lines
-from litebert.reading.tables import Row, Scanned, read_parquet, scan_json_lines
+from litebert.reading.source import (
+    Names,
+    Source,
+    find_texts,
+    is_url,
+    no_content,
+    open_source,
+    read_lines,
+)
+from litebert.reading.tables import (
+    Row,
+    Scanned,
+    read_parquet,
+    scan_json_lines,
+    split_row_groups,
+)
 from litebert.tokenizer.models import replace_surrogates
 
 # from this size on, a passage of a .txt file ends at the next blank line
@@ -103,7 +117,8 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
     for passage in passages:
         has_text = has_text or bool(passage.text.strip())
         yield passage
-    if not has_text:
+    # a part of a large file may be nothing but white space
+    if not has_text and source.part is None:
         raise no_content(source.name)
 
 
@@ -117,6 +132,69 @@ def read_documents(
         read_passages(source, settings), key=attrgetter("document")
     ):
         yield passages
+
+
+# ---- parts of a large file -----------------------------------------------------------
+
+
+def split_source(
+    source: Source, settings: TextSettings, part_bytes: int
+) -> list[Source]:
+    """Divide a large file between documents, into parts of about this many bytes that
+    can be read at the same time; their documents are those of the file.
+
+    These stay whole: compressed files, which can only be read from their beginning;
+    URLs, which would be fetched for each part; and a .txt file that is one document.
+    """
+    is_one_document = source.kind == ".txt" and settings.documents == "file"
+    if source.size <= part_bytes or source.compression or is_url(source.location):
+        return [source]
+    if source.kind == ".parquet":
+        return split_row_groups(source, part_bytes)
+    if is_one_document:
+        return [source]
+    num_parts = -(-source.size // part_bytes)
+    starts = [0]
+    with open_source(source) as file:
+        for number in range(1, num_parts):
+            place = source.size * number // num_parts
+            if place < starts[-1]:  # a document is longer than a part
+                continue
+            start = _next_document(file, place, source.kind)
+            if start < source.size:
+                starts.append(start)
+    if len(starts) == 1:
+        return [source]
+    ends = [*starts[1:], source.size]
+    return [
+        replace(source, size=end - start, part=range(start, end))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _next_document(file: IO[bytes], place: int, kind: str) -> int:
+    """Return where a document begins, at or after a place that may be anywhere in a
+    line: in JSON lines the next line, in a .txt file the line after the next blank one.
+    """
+    file.seek(place)
+    _is_blank_line(file)  # it may have begun before the place
+    if kind == ".txt":
+        while not _is_blank_line(file):
+            pass
+    return file.tell()
+
+
+def _is_blank_line(file: IO[bytes]) -> bool:
+    """Read to the end of a line of any length; return whether it is blank, which the
+    end of the file is, too.
+    """
+    is_blank = True
+    while True:
+        piece = file.readline(LONGEST_PASSAGE)
+        is_blank = is_blank and not piece.strip()
+        if not piece.endswith(b"\n") and len(piece) == LONGEST_PASSAGE:
+            continue
+        return is_blank
 
 
 def _text_passages(
@@ -158,15 +236,15 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
     for number, row in rows:
         if isinstance(row, LitebertError):
             raise row
-        for text in texts_of(row, column, source.place(number)):
+        for text in texts_of(row, column, source, number):
             yield Passage(text, number, document)
             document += 1
 
 
-def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
+def texts_of(row: Row, column: str, source: Source, number: int) -> Iterator[str]:
     """Yield the text of a column, or each text of a list, which may be nested."""
     if column not in row:
-        what = f"{place}: there is no column {column}"
+        what = f"{source.place(number)}: there is no column {column}"
         present = list(map(str, row))
         expected = (
             f"one of {', '.join(present)}" if present else "an object that is not empty"
@@ -191,7 +269,7 @@ def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
         elif isinstance(value, str):
             yield replace_surrogates(value)
         else:
-            what = f"{place}: column {column} is not text"
+            what = f"{source.place(number)}: column {column} is not text"
             received = "null" if value is None else type(value).__name__
             raise LitebertError(
                 "LB-315",

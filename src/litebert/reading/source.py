@@ -65,6 +65,11 @@ class Source:
 
     `kind` is its extension without that of the compression; for JSON lines it is always
     `.jsonl`. `on_read` is called with the number of stored bytes read so far.
+
+    `part` is the part of a large file that is read, if it is not all of it: a range of
+    its bytes, which begins and ends with lines, or of the row groups of a Parquet file.
+    `size` is then that of the part, and `before` the number of rows before it; lines
+    are counted only when an error has to name one.
     """
 
     name: str
@@ -75,14 +80,32 @@ class Source:
     on_read: Callable[[int], None] | None = field(
         default=None, compare=False, repr=False
     )
+    part: range | None = None
+    before: int | None = None
 
     def place(self, number: int) -> str:
-        """Name the place of a line or row.
+        """Name the place of a line or row, by its number in what is read.
 
         >>> Source("a.csv", "/a.csv", ".csv", "", 1).place(1200)
         'a.csv, line 1,200'
         """
-        return f"{self.name}, {_UNITS.get(self.kind, 'line')} {number:,}"
+        return self.line(number, _UNITS.get(self.kind, "line"))
+
+    def line(self, number: int, unit: str = "line") -> str:
+        """Name the place of a line, by its number in what is read."""
+        if self.part is not None:
+            number += self._count_before(self.part)
+        return f"{self.name}, {unit} {number:,}"
+
+    def _count_before(self, part: range) -> int:
+        if self.before is not None:
+            return self.before
+        with open(self.location, "rb") as file:
+            count = 0
+            while file.tell() < part.start:
+                size = min(PIECE_BYTES, part.start - file.tell())
+                count += file.read(size).count(b"\n")
+        return count
 
 
 Names: TypeAlias = str | Path | Iterable[str | Path]  # of one input or several
@@ -241,6 +264,9 @@ def open_source(source: Source) -> IO[bytes]:
 def read_pieces(source: Source) -> Iterator[bytes]:
     """Yield the decompressed bytes of an input in pieces of bounded size."""
     with closing(open_source(source)) as file:
+        if source.part is not None:
+            yield from _read_part(file, source.part, source.on_read)
+            return
         length = 0
         unpacked = cast(Any, file)
         if source.compression == ".gz":
@@ -270,6 +296,18 @@ def read_pieces(source: Source) -> Iterator[bytes]:
             yield piece
 
 
+def _read_part(
+    file: IO[bytes], part: range, on_read: Callable[[int], None] | None
+) -> Iterator[bytes]:
+    file.seek(part.start)
+    left = len(part)
+    while piece := file.read(min(PIECE_BYTES, left)):
+        left -= len(piece)
+        if on_read is not None:
+            on_read(len(part) - left)
+        yield piece
+
+
 # ---- lines: strict UTF-8 -------------------------------------------------------------
 
 
@@ -292,7 +330,7 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
                 "UTF-16" if block[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
             )
             received = f"byte 0x{block[place]:02x}, byte {column:,} of the line"
-            what = f"{source.name}, line {at:,}: not UTF-8"
+            what = f"{source.line(at)}: not UTF-8"
             advice = (
                 f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 >"
                 f" converted{source.kind}"
@@ -313,7 +351,7 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
 def _whole_lines(source: Source) -> Iterator[bytes]:
     held = bytearray()
     num_lines = 0
-    is_first = True
+    is_first = source.part is None or source.part.start == 0
     longest = MAX_JSON_BYTES if source.kind == ".json" else MAX_LINE_BYTES
     try:
         for piece in _read_stdin() if source is STANDARD_INPUT else read_pieces(source):
@@ -322,7 +360,7 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
                 is_first = not piece
             end = piece.rfind(b"\n") + 1
             if len(held) + (end or len(piece)) > longest:
-                what = f"{source.name}, line {num_lines + 1:,}: too long"
+                what = f"{source.line(num_lines + 1)}: too long"
                 received = f"over {longest >> 20} MiB"
                 raise LitebertError(
                     "LB-308",

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from shlex import quote
 from typing import Any, Literal, TypeAlias
@@ -155,18 +155,20 @@ def scan_delimited(
 # ---- JSON ----------------------------------------------------------------------------
 
 
-def _parse(text: str, place: str) -> object:
-    try:
-        return parse_json(text, distinct_keys=True)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        what = f"{place}: not JSON"
-        expected = "a complete object per line (.jsonl) or a list (.json), without NaN"
-        received = f"{reason}: {text[:80]}"
-        advice = "write the file again with a JSON library"
-        raise DamagedError(
-            "LB-312", what, received=received, expected=expected, next=advice
-        ) from error
+def _no_json(text: str, place: str, error: Exception) -> DamagedError:
+    """Return the error for a text that is not JSON; the parser's error is its cause."""
+    reason = str(error)
+    if isinstance(error, RecursionError):
+        reason = "nested too deeply"
+    damaged = DamagedError(
+        "LB-312",
+        f"{place}: not JSON",
+        received=f"{reason}: {text[:80]}",
+        expected="a complete object per line (.jsonl) or a list (.json), without NaN",
+        next="write the file again with a JSON library",
+    )
+    damaged.__cause__ = error
+    return damaged
 
 
 def _no_object(place: str, value: object) -> LitebertError:
@@ -188,14 +190,17 @@ def _no_object(place: str, value: object) -> LitebertError:
 def scan_json_lines(source: Source) -> Iterator[Scanned]:
     """Yield the object on each line that is not blank."""
     for number, line in read_lines(source):
-        if line and not line.isspace():
-            place = source.place(number)
-            try:
-                row = _parse(line, place)
-            except DamagedError as error:
-                yield number, error
-            else:
-                yield number, row if isinstance(row, dict) else _no_object(place, row)
+        if not line or line.isspace():
+            continue
+        try:
+            row = parse_json(line, distinct_keys=True)
+        except (ValueError, RecursionError) as error:
+            yield number, _no_json(line, source.place(number), error)
+            continue
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            yield number, _no_object(source.place(number), row)
 
 
 def read_json(source: Source) -> object:
@@ -216,7 +221,11 @@ def read_json(source: Source) -> object:
                 expected="an object per line (.jsonl)",
                 next=advice,
             )
-    return _parse("\n".join(lines), source.name)
+    text = "\n".join(lines)
+    try:
+        return parse_json(text, distinct_keys=True)
+    except (ValueError, RecursionError) as error:
+        raise _no_json(text, source.name, error) from error
 
 
 def scan_json(source: Source) -> Iterator[Scanned]:
@@ -292,17 +301,22 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
             if not columns or not set(columns) <= set(names):
                 yield dict.fromkeys(names)
                 return
+            groups = source.part or range(parquet.num_row_groups)
+            rows_in_all = sum(parquet.metadata.row_group(at).num_rows for at in groups)
             for batch in parquet.iter_batches(
-                batch_size=_ROWS_AT_ONCE, columns=columns, use_threads=False
+                batch_size=_ROWS_AT_ONCE,
+                row_groups=list(groups),
+                columns=columns,
+                use_threads=False,
             ):
                 for row in batch.to_pylist():
                     num_rows += 1
                     yield row
                 if source.on_read is not None:
-                    source.on_read(source.size * num_rows // parquet.metadata.num_rows)
+                    source.on_read(source.size * num_rows // rows_in_all)
         except UnicodeDecodeError as error:
             what = (
-                f"{source.name}, row {num_rows + 1:,} or one of the next"
+                f"{source.place(num_rows + 1)} or one of the next"
                 f" {_ROWS_AT_ONCE}: not UTF-8"
             )
             received = f"byte 0x{error.object[error.start]:02x}"
@@ -311,11 +325,47 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
                 "LB-342", what, received=received, next=advice
             ) from error
         except (pyarrow.ArrowException, OSError) as error:
-            what = f"{source.name} is damaged after row {num_rows:,}"
+            what = f"{source.name} is damaged after row {num_rows + (source.before or 0):,}"
             advice = "copy or write the file again"
             raise DamagedError(
                 "LB-317", what, received=str(error), next=advice
             ) from error
+
+
+def split_row_groups(source: Source, part_bytes: int) -> list[Source]:
+    """Divide a Parquet file between row groups, into parts of about this many bytes.
+
+    A file that cannot be read stays whole: whoever reads it says what is wrong.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return [source]
+    try:
+        with closing(open_source(source)) as file:
+            metadata: Any = pyarrow.parquet.ParquetFile(file).metadata
+            rows = [
+                metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)
+            ]
+    except (pyarrow.ArrowException, OSError):
+        return [source]
+    bytes_per_row = source.size / max(1, sum(rows))
+    parts = list[Source]()
+    first_group = 0
+    first_row = 0
+    end = 0  # the row where the current row group ends
+    for group, number in enumerate(rows):
+        end += number
+        size = round(end * bytes_per_row) - round(first_row * bytes_per_row)
+        is_last = group + 1 == len(rows)
+        if size < part_bytes and not is_last:
+            continue
+        part = range(first_group, group + 1)
+        parts.append(replace(source, size=size, part=part, before=first_row))
+        first_group = group + 1
+        first_row = end
+    return parts if len(parts) > 1 else [source]
 
 
 # ---- words with tags -----------------------------------------------------------------
