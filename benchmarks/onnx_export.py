@@ -25,7 +25,7 @@ from benchmarks.measure import machine, table, take_turns
 from benchmarks.speed.exports import count_products
 from litebert.cli.command import command_of
 from litebert.config import preset
-from litebert.folder import save_model
+from litebert.folder import ModelFolder, write_folder
 from litebert.interop.export.onnx import quantise, start_session, to_graph
 from litebert.interop.export.program import (
     INPUTS,
@@ -84,7 +84,7 @@ def main(*, shape: str = "base-v2", rounds: int = 7) -> None:
     rectangle = pad_network(network, has_head=False)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        save_model(network, folder)
+        write_folder(ModelFolder(network), folder)
         theirs = transformers.AlbertModel.from_pretrained(folder).eval()
         files = exported(rectangle, theirs, folder)
 

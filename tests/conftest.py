@@ -150,7 +150,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a folder with a model of a few thousand parameters and its tokenizer."""
     import torch
 
-    from litebert.folder import save_model
+    from litebert.folder import ModelFolder, write_folder
     from litebert.nn import AlbertForPretraining
     from tests.networks import config_for
 
@@ -162,9 +162,11 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "small"
     tokenizer = Tokenizer.from_model(train_tokenizer(lines, vocab_size=36))
     tokenizer.save(folder)
-    save_model(
-        AlbertForPretraining(
-            config_for(tokenizer), generator=torch.Generator().manual_seed(1)
+    write_folder(
+        ModelFolder(
+            AlbertForPretraining(
+                config_for(tokenizer), generator=torch.Generator().manual_seed(1)
+            )
         ),
         folder,
     )

@@ -22,7 +22,7 @@ import litebert
 from litebert.config import OptimConfig
 from litebert.corpus import build as building
 from litebert.errors import LitebertError
-from litebert.folder import load_model
+from litebert.folder import read_folder
 from litebert.optim import build_optimizer
 from litebert.train import checkpoint
 from litebert.train.checkpoint import Checkpoints, RunProgress, step_of, verify
@@ -144,7 +144,7 @@ def build(settings: dict, folder: str, parts: list[float]) -> int:
 
 def saving(checkpoints: Checkpoints, steps: range, model: str) -> Callable[[], None]:
     """Return a function that saves a network after each of the steps."""
-    network = load_model(Path(model)).network
+    network = read_folder(Path(model)).network
     optimizer = build_optimizer(OptimConfig(), network.named_parameters())
 
     def save() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.folder import save_model
+from litebert.folder import ModelFolder, write_folder
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
 
@@ -77,6 +77,6 @@ def save_random(
             )
         if far_too_large and far_too_large in name:
             torch.nn.init.constant_(parameter, 3e38)
-    save_model(network, folder)
+    write_folder(ModelFolder(network), folder)
     tokenizer.save(folder)
     return folder

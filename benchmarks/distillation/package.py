@@ -19,8 +19,13 @@ from torch.nn import functional as F
 from litebert.cli.command import command_of
 from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
-from litebert.folder import SentenceVectors, save_model, write_sentence_transformers
-from litebert.folder.model import load_model, write_weights
+from litebert.folder import (
+    ModelFolder,
+    SentenceVectors,
+    write_folder,
+    write_sentence_transformers,
+)
+from litebert.folder.model import read_folder, write_weights
 from litebert.nn import AlbertForPretraining, pool_rows
 from litebert.runs import Run
 from litebert.tasks.pretraining import micro_batches
@@ -113,7 +118,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     # may lack. This head and the pooler that it trained are the last run's own; a mean
     # with a pooler fitted to vectors would be neither.
     network = mean_network([run / "model" for run in reversed(runs)], weights[::-1])
-    last = load_model(runs[-1] / "model")
+    last = read_folder(runs[-1] / "model")
     assert isinstance(network, AlbertForPretraining) and isinstance(
         last.network, AlbertForPretraining
     )
@@ -126,7 +131,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
             *(run.settings.get("data.mix") or ()),
         ]
         print(f"pooler fitted, R2 {fit_pooler(network, corpora):.2f}")
-    save_model(network, out, dtype=torch.bfloat16)
+    write_folder(ModelFolder(network), out, dtype=torch.bfloat16)
     # All matrices in float8: 3 bits of mantissa, half the bytes of bf16.
     path = out / "model.safetensors"
     stored = {

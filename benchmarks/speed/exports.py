@@ -19,7 +19,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from benchmarks.texts import VOCABULARY, Texts, arriving, made_up
 from litebert.config import preset
 from litebert.fast import calibrate, to_int8
-from litebert.folder import load_model, save_model
+from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.tokenizer import Tokenizer
 
@@ -76,9 +76,11 @@ def export_all(root: Path, shape: str) -> None:
             config = transformers.BertConfig(**sizes, intermediate_size=4 * hidden)
             transformers.BertModel(config).save_pretrained(model)
         else:
-            save_model(
-                AlbertForPretraining(
-                    preset(shape), generator=torch.Generator().manual_seed(1)
+            write_folder(
+                ModelFolder(
+                    AlbertForPretraining(
+                        preset(shape), generator=torch.Generator().manual_seed(1)
+                    )
                 ),
                 model,
             )
@@ -89,12 +91,12 @@ def export_all(root: Path, shape: str) -> None:
         export_openvino(model, root, is_quantised=True)
     shutil.rmtree(root / "int8", ignore_errors=True)
     # what `litebert quantize` does, with the texts that NNCF gets
-    network = load_model(model).network
+    network = read_folder(model).network
     batches = [
         Batch.from_lists(texts.ids, texts.segments) for texts in calibration_texts()
     ]
     to_int8(network, calibrate(network.albert, batches))
-    save_model(network, root / "int8")
+    write_folder(ModelFolder(network), root / "int8")
     if VOCABULARY.is_file():
         Tokenizer.load(VOCABULARY).save(root / "int8")
 

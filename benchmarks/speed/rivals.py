@@ -195,11 +195,13 @@ class Litebert(Rival):
 
     def __init__(self, root: Path, precision: str) -> None:
         super().__init__(root, precision)
-        from litebert.folder import load_model
+        from litebert.folder import read_folder
 
         folder = root / ("int8" if precision == "int8" else "model")
         dtype = DTYPES.get(precision, torch.float32)
-        self.albert = load_model(folder, dtype=dtype, for_inference=True).network.albert
+        self.albert = read_folder(
+            folder, dtype=dtype, for_inference=True
+        ).network.albert
 
     def ready(self, texts: Texts) -> Call:
         from litebert.nn import Batch

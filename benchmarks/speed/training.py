@@ -24,7 +24,13 @@ from benchmarks.steps import (
 )
 from benchmarks.texts import MAX_LENGTH, VOCABULARY, Texts, made_up, sst2
 from litebert.config import OptimConfig, TrainConfig
-from litebert.folder import load_model, read_config, save_model, start_from
+from litebert.folder import (
+    ModelFolder,
+    read_config,
+    read_folder,
+    start_from,
+    write_folder,
+)
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import Finetuning
@@ -65,7 +71,7 @@ def pretraining(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row
 
 def _ours(root: Path, name: str, texts: Texts) -> Contender:
     step = our_step(
-        load_model(root / "model", dtype=DTYPES[name.split()[1]]).network, texts
+        read_folder(root / "model", dtype=DTYPES[name.split()[1]]).network, texts
     )
     return Contender(name, step, lambda: step.loss().detach().numpy(), warm=step)
 
@@ -95,7 +101,7 @@ def finetuning(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]
             config, family.head, generator=torch.Generator().manual_seed(1)
         )
         start_from(network, root / "model")
-        save_model(network, root / "classifier")
+        write_folder(ModelFolder(network), root / "classifier")
         Tokenizer.load(root / "model").save(root / "classifier")
     rows = list(itertools.islice(sst2(), (3 if is_quick else 8) * BATCH_SIZE))
     texts = [
@@ -121,7 +127,7 @@ def our_epoch(root: Path, name: str, examples: Examples) -> Contender:
     """Return the steps of `litebert finetune`, without its evaluations and
     checkpoints.
     """
-    network = load_model(root / "classifier", dtype=DTYPES[name.split()[1]]).network
+    network = read_folder(root / "classifier", dtype=DTYPES[name.split()[1]]).network
     features = [feature for feature, _ in examples]
     family = DATASETS["sst2"].family
     task = Finetuning(

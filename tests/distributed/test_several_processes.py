@@ -18,7 +18,7 @@ import litebert
 from litebert.config import PretrainConfig
 from litebert.distributed import World, join_world, world_size
 from litebert.errors import LitebertError
-from litebert.folder import save_model
+from litebert.folder import ModelFolder, write_folder
 from litebert.nn import AlbertForPretraining
 from litebert.runs import read_metrics
 from litebert.settings import resolve, settings_from_words
@@ -103,8 +103,11 @@ def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("teacher")
     tokenizer = Tokenizer.load(small_model)
     config = config_for(tokenizer, embedding_size=32, sharing="none")
-    save_model(
-        AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)), folder
+    write_folder(
+        ModelFolder(
+            AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+        ),
+        folder,
     )
     tokenizer.save(folder)
     return folder

@@ -15,7 +15,7 @@ import litebert
 from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import pack
-from litebert.folder import save_model
+from litebert.folder import ModelFolder, write_folder
 from litebert.inference.explain import attention
 from litebert.interop.export.program import open_source
 from litebert.nn import Albert, AlbertForPretraining, Batch
@@ -52,9 +52,11 @@ def test_its_map_files_and_exports_follow_from_its_record(
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     folder = tmp_path / "model"
     folder.mkdir()
-    save_model(
-        AlbertForPretraining(
-            albert.config.model_copy(update={"vocab_size": tokenizer.vocab_size})
+    write_folder(
+        ModelFolder(
+            AlbertForPretraining(
+                albert.config.model_copy(update={"vocab_size": tokenizer.vocab_size})
+            )
         ),
         folder,
     )
@@ -101,8 +103,9 @@ def test_the_rival_of_the_page_gives_the_same_states_as_ours(
 
     monkeypatch.setattr("benchmarks.speed.rivals.RIVALS", RIVALS | {})
     made_by_page("rival", tmp_path, monkeypatch)
-    save_model(
-        AlbertForPretraining(AlbertConfig(**SHAPE, vocab_size=60)), tmp_path / "model"
+    write_folder(
+        ModelFolder(AlbertForPretraining(AlbertConfig(**SHAPE, vocab_size=60))),
+        tmp_path / "model",
     )
     texts = Texts(([2, 7, 8, 3], [2, 9, 3]), ([0] * 4, [0] * 3))
     assert "plain fp32" in names()

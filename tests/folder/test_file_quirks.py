@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.folder import load_model, save_model
+from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.nn import AlbertForPretraining
 from tests.memory import memory_below, run_in_child
 from tests.networks import SHAPE, drawn
@@ -29,7 +29,7 @@ WORDS = "albert.embeddings.word_embeddings.weight"
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
     """Write a small model into a folder of its own and return its weights file."""
-    save_model(drawn(AlbertForPretraining(CONFIG)), tmp_path)
+    write_folder(ModelFolder(drawn(AlbertForPretraining(CONFIG))), tmp_path)
     return tmp_path / "model.safetensors"
 
 
@@ -43,7 +43,7 @@ def test_tied_tensors_may_be_stored_in_any_combination(
     tensors = load_file(weights)
     expected = {
         name: each.clone()
-        for name, each in load_model(weights.parent).network.state_dict().items()
+        for name, each in read_folder(weights.parent).network.state_dict().items()
     }
     bias = tensors.pop("predictions.bias")
     tensors |= {f"predictions.{name}": bias.clone() for name in kept}
@@ -52,29 +52,30 @@ def test_tied_tensors_may_be_stored_in_any_combination(
     save_file(
         tensors | {"albert.embeddings.position_ids": torch.arange(64)[None]}, weights
     )
-    again = load_model(weights.parent)
+    again = read_folder(weights.parent)
     state = again.network.state_dict()
     assert not again.missing and all(
         torch.equal(each, state[name]) for name, each in expected.items()
     )
 
 
-def test_an_untied_decoder_non_finite_numbers_and_files_elsewhere_are_refused(
+def test_an_untied_masked_lm_head_is_left_out_and_the_encoder_is_used(
     weights: Path,
 ) -> None:
     tensors = load_file(weights)
-    for value, said in (
-        (1.0, "LB-609"),
-        (torch.nan, rf"LB-607[\s\S]*{WORDS}"),
-        (torch.inf, rf"LB-607[\s\S]*{WORDS}"),
-    ):
-        other = tensors[WORDS] + value
-        save_file(
-            tensors | {"predictions.decoder.weight" if value == 1 else WORDS: other},
-            weights,
-        )
-        with pytest.raises(DamagedError, match=said):
-            load_model(weights.parent)
+    untied = {"predictions.decoder.weight": tensors[WORDS] + 1}
+    save_file(tensors | untied, weights)
+    model = read_folder(weights.parent)
+    assert any("not tied" in note for note in model.notes)
+    assert {name.split(".")[0] for name in model.missing} == {"masked_lm"}
+
+
+def test_non_finite_numbers_and_files_elsewhere_are_refused(weights: Path) -> None:
+    tensors = load_file(weights)
+    for value in (torch.nan, torch.inf):
+        save_file(tensors | {WORDS: tensors[WORDS] + value}, weights)
+        with pytest.raises(DamagedError, match=rf"LB-607[\s\S]*{WORDS}"):
+            read_folder(weights.parent)
     weights.unlink()
     places = ("../model.safetensors", "/etc/passwd", "x\0.safetensors", "..")
     for weight_map in ({}, [], *({"a": place} for place in places)):
@@ -82,7 +83,7 @@ def test_an_untied_decoder_non_finite_numbers_and_files_elsewhere_are_refused(
             json.dumps({"weight_map": weight_map})
         )
         with pytest.raises(LitebertError, match=r"LB-60[28]"):
-            load_model(weights.parent)
+            read_folder(weights.parent)
 
 
 class _Payload:
@@ -104,7 +105,7 @@ def test_a_pickle_named_safetensors_is_recognised_and_not_opened(
         with pytest.raises(
             DamagedError, match=r"LB-603[\s\S]*a pickle, as torch\.save"
         ):
-            load_model(weights.parent)
+            read_folder(weights.parent)
     assert not Path("executed").exists()
 
 
@@ -148,7 +149,7 @@ def test_hostile_safetensors_are_refused_before_anything_is_allocated(
 ) -> None:
     weights.write_bytes(HOSTILE[name])
     with memory_below(32 << 20), pytest.raises(DamagedError, match="LB-603"):
-        load_model(weights.parent)
+        read_folder(weights.parent)
 
 
 def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(
@@ -156,7 +157,7 @@ def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(
 ) -> None:
     folder = weights.parent
     data = weights.read_bytes()
-    assert not load_model(folder).notes
+    assert not read_folder(folder).notes
     size = 8 + int.from_bytes(data[:8], "little")
     draws = random.Random(5)
     for number in range(150):  # bits of the header, then of the numbers
@@ -166,12 +167,12 @@ def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(
         weights.write_bytes(changed)
         if b'"sha256"' in changed:
             with pytest.raises(DamagedError, match=r"LB-60[37]|LB-676"):
-                load_model(folder, for_inference=bool(number % 2))
+                read_folder(folder, for_inference=bool(number % 2))
     weights.write_bytes(data)
     save_file(load_file(weights), weights)
-    (note,) = load_model(folder).notes
+    (note,) = read_folder(folder).notes
     assert "model.safetensors has no hash" in note
-    save_model(load_model(folder).network, folder)
+    write_folder(ModelFolder(read_folder(folder).network), folder)
     assert weights.read_bytes() == data
 
 
@@ -227,5 +228,5 @@ def test_absurd_numbers_in_a_configuration_are_refused_quickly(
     path.write_text(json.dumps(config))
     begun = time.process_time()
     with pytest.raises(LitebertError) as caught:
-        load_model(weights.parent)
+        read_folder(weights.parent)
     assert time.process_time() - begun < 1 and len(str(caught.value)) < 2_000

@@ -4,6 +4,7 @@ there.
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,8 @@ from sentence_transformers.sentence_transformer.modules import (
 import litebert
 from litebert.config import Pooling as Pooled
 from litebert.errors import LitebertError
-from litebert.folder import (
-    SentenceVectors,
-    read_sentence_vectors,
-    write_sentence_transformers,
-)
+from litebert.folder import SentenceVectors
+from litebert.folder.vectors import read_sentence_vectors, write_sentence_transformers
 from litebert.interop.huggingface import import_model
 from tests.networks import random_model
 
@@ -71,7 +69,8 @@ def test_vectors_equal_those_of_sentence_transformers_in_its_folders_and_in_ours
     theirs = SentenceTransformer(modules=modules, device="cpu")
     theirs.save(str(tmp_path / "theirs"))
     read = litebert.load(tmp_path / "theirs")
-    assert read.vectors == SentenceVectors(pooling, normalize, max_length=20)
+    plain = SentenceVectors(pooling, normalize, max_length=20)
+    assert replace(read.vectors, prompts={}) == plain
     expected = theirs.encode(TEXTS)
     np.testing.assert_allclose(read.embed(TEXTS), expected, atol=1e-5)
     # the BERT as an ALBERT, with its vectors
@@ -82,7 +81,10 @@ def test_vectors_equal_those_of_sentence_transformers_in_its_folders_and_in_ours
         np.testing.assert_allclose(encode(TEXTS), expected, atol=1e-5)
     ours = shutil.copytree(small_model, tmp_path / "ours")
     write_sentence_transformers(
-        ours, SentenceVectors(pooling, normalize, prompt="the mat ")
+        ours,
+        SentenceVectors(
+            pooling, normalize, prompts={"all": "the mat "}, default_prompt="all"
+        ),
     )
     opened = SentenceTransformer(str(ours), device="cpu")
     np.testing.assert_allclose(
@@ -103,7 +105,7 @@ def test_files_before_version_6_and_a_default_prompt_are_read(
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(old))
     ours = litebert.load(tmp_path)
     again = SentenceTransformer(str(tmp_path), device="cpu")
-    assert ours.vectors.pooling == "max" and ours.vectors.prompt == "the dog "
+    assert ours.vectors.pooling == "max" and ours.vectors.prompt() == "the dog "
     np.testing.assert_allclose(ours.embed(TEXTS), again.encode(TEXTS), atol=1e-5)
     assert not np.allclose(
         ours.embed(TEXTS), ours.embed(TEXTS, pooling="mean"), atol=1e-3
@@ -117,11 +119,14 @@ def test_files_before_version_6_and_a_default_prompt_are_read(
     )
     # there is no room for a piece
     assert litebert.load(tmp_path).vectors.max_length is None
+    # a prompt that is read, but not pooled
     (tmp_path / "1_Pooling" / "config.json").write_text(
         json.dumps(old | {"include_prompt": False})
     )
-    with pytest.raises(LitebertError, match=r"LB-672(?s:.*)include_prompt"):
-        litebert.load(tmp_path)
+    short = TEXTS[:4]
+    ours = litebert.load(tmp_path)
+    again = SentenceTransformer(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(ours.embed(short), again.encode(short), atol=1e-5)
 
 
 def test_unsupported_modules_and_poolings_are_refused(

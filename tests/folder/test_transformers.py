@@ -15,7 +15,13 @@ from torch import Tensor, nn
 
 from litebert.config import HEADS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.folder import load_model, read_head, save_model, start_from
+from litebert.folder import (
+    ModelFolder,
+    read_folder,
+    read_head,
+    start_from,
+    write_folder,
+)
 from litebert.hub.card import model_card
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
@@ -102,13 +108,13 @@ def test_transformers_computes_what_we_do_and_we_read_the_same_bits(
     tmp_path: Path, changes: dict[str, object]
 ) -> None:
     network = drawn(AlbertForPretraining(CONFIG.model_copy(update=changes)))
-    save_model(network, tmp_path)
+    write_folder(ModelFolder(network), tmp_path)
     theirs, report = hf.AlbertForPreTraining.from_pretrained(
         tmp_path, output_loading_info=True
     )
     assert not any(report.values())
     _assert_same(network, theirs)
-    loaded = load_model(tmp_path)
+    loaded = read_folder(tmp_path)
     assert (
         loaded.missing == frozenset()
         and loaded.network.albert.plan == network.albert.plan
@@ -132,7 +138,7 @@ def test_labels_and_the_kind_of_problem_go_to_transformers_and_back(
         kind="sequence-classification", labels=("score",), problem_type="regression"
     )
     for head in (CLASSIFIER, several, score):
-        save_model(AlbertForTask(CONFIG, head), tmp_path)
+        write_folder(ModelFolder(AlbertForTask(CONFIG, head)), tmp_path)
         theirs = hf.AlbertForSequenceClassification.from_pretrained(tmp_path)
         found = tuple(theirs.config.id2label.values()), theirs.config.problem_type
         assert found == (head.labels, head.problem_type)
@@ -155,7 +161,9 @@ def test_every_bert_equals_that_of_transformers(tmp_path: Path, name: str) -> No
     labels = {"num_labels": 3} if name.endswith("Classification") else {}
     theirs = drawn(cls(hf.BertConfig(**OF_BERT, **labels)))
     theirs.save_pretrained(tmp_path)
-    loaded = load_model(tmp_path, for_inference=name not in ("PreTraining", "MaskedLM"))
+    loaded = read_folder(
+        tmp_path, for_inference=name not in ("PreTraining", "MaskedLM")
+    )
     _assert_same(loaded.network, theirs)
     assert any("next-sentence" in note for note in loaded.notes) == (
         name == "PreTraining"
@@ -166,17 +174,17 @@ def test_every_bert_equals_that_of_transformers(tmp_path: Path, name: str) -> No
             "sentence_order",
         }
         # an ALBERT without sharing that transformers opens
-        save_model(loaded.network, tmp_path / "albert")
+        write_folder(ModelFolder(loaded.network), tmp_path / "albert")
         found = hf.AlbertForMaskedLM.from_pretrained(tmp_path / "albert")
         _assert_same(loaded.network, found)
-        assert load_model(tmp_path / "albert").network.config.sharing == "none"
+        assert read_folder(tmp_path / "albert").network.config.sharing == "none"
 
 
 def test_names_of_tensorflow_and_dropouts_are_read(tmp_path: Path) -> None:
     drawn(
         hf.BertModel(hf.BertConfig(**OF_BERT, hidden_dropout_prob=0.3))
     ).save_pretrained(tmp_path)
-    expected = load_model(tmp_path).network.state_dict()
+    expected = read_folder(tmp_path).network.state_dict()
     tensors = load_file(tmp_path / "model.safetensors")
     for new, old in {
         "LayerNorm.weight": "LayerNorm.gamma",
@@ -184,7 +192,7 @@ def test_names_of_tensorflow_and_dropouts_are_read(tmp_path: Path) -> None:
     }.items():
         tensors = {name.replace(new, old): tensor for name, tensor in tensors.items()}
     save_file(tensors, tmp_path / "model.safetensors")
-    found = load_model(tmp_path).network
+    found = read_folder(tmp_path).network
     assert (
         found.config.hidden_dropout_prob == found.config.classifier_dropout_prob == 0.3
     )
@@ -210,13 +218,13 @@ def test_other_networks_are_refused(tmp_path: Path) -> None:
         hf.BertModel(hf.BertConfig(**OF_BERT)).save_pretrained(tmp_path)
         _rewrite(tmp_path, **changes)
         with pytest.raises(LitebertError, match=said):
-            load_model(tmp_path)
+            read_folder(tmp_path)
 
 
 def test_transformers_refuses_a_model_with_local_attention(tmp_path: Path) -> None:
     local = CONFIG.model_copy(update={"attention": "local", "attention_window": 2})
-    save_model(AlbertForPretraining(local), tmp_path)
-    assert load_model(tmp_path).network.config == local
+    write_folder(ModelFolder(AlbertForPretraining(local)), tmp_path)
+    assert read_folder(tmp_path).network.config == local
     # transformers does not know this model_type
     with pytest.raises(ValueError, match="albert-litebert"):
         hf.AutoConfig.from_pretrained(tmp_path)
@@ -259,17 +267,17 @@ def test_what_a_config_leaves_out_has_the_default_of_transformers(
     config = hf.AlbertConfig(**OF_BERT, embedding_size=16)
     hf.AlbertForSequenceClassification(config).save_pretrained(tmp_path)
     assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
-    assert load_model(tmp_path).network.head_config.labels == ("LABEL_0", "LABEL_1")
+    assert read_folder(tmp_path).network.head_config.labels == ("LABEL_0", "LABEL_1")
     hf.AlbertModel(config).save_pretrained(tmp_path)
     for architectures in (["AlbertModel"], None):
         _rewrite(tmp_path, architectures=architectures)
-        assert {name.split(".")[0] for name in load_model(tmp_path).missing} == {
+        assert {name.split(".")[0] for name in read_folder(tmp_path).missing} == {
             "masked_lm",
             "sentence_order",
         }
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(LitebertError, match="LB-602"):
-        load_model(tmp_path)
+        read_folder(tmp_path)
 
 
 QUERY = "albert.encoder.albert_layer_groups.2.albert_layers.0.attention.query.weight"
@@ -292,9 +300,11 @@ MISFITS: list[tuple[dict[str, Tensor | None], dict[str, object], str]] = [
 
 def test_tensors_and_settings_that_do_not_fit_are_named(tmp_path: Path) -> None:
     for tensors, settings, said in MISFITS:
-        save_model(
-            AlbertForTask(
-                CONFIG.model_copy(update={"sharing": "attention"}), CLASSIFIER
+        write_folder(
+            ModelFolder(
+                AlbertForTask(
+                    CONFIG.model_copy(update={"sharing": "attention"}), CLASSIFIER
+                )
             ),
             tmp_path,
         )
@@ -305,15 +315,17 @@ def test_tensors_and_settings_that_do_not_fit_are_named(tmp_path: Path) -> None:
         )
         _rewrite(tmp_path, **settings)
         with pytest.raises(DamagedError, match=said):
-            load_model(tmp_path)
+            read_folder(tmp_path)
 
 
 def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(
     tmp_path: Path,
 ) -> None:
     dense = ("head.dense.bias", "head.dense.weight")
-    save_model(
-        AlbertForPretraining(CONFIG, generator=torch.Generator().manual_seed(7)),
+    write_folder(
+        ModelFolder(
+            AlbertForPretraining(CONFIG, generator=torch.Generator().manual_seed(7))
+        ),
         tmp_path,
     )
     mnli = AlbertForTask(CONFIG, CLASSIFIER)
@@ -324,9 +336,9 @@ def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(
         "sentence_order",
     }
     assert torch.equal(
-        mnli.albert.pooler.weight, load_model(tmp_path).network.albert.pooler.weight
+        mnli.albert.pooler.weight, read_folder(tmp_path).network.albert.pooler.weight
     )
-    save_model(mnli, tmp_path)
+    write_folder(ModelFolder(mnli), tmp_path)
     other = HeadConfig(
         kind="sequence-classification", labels=("entailment", "not_entailment")
     )
@@ -349,8 +361,8 @@ def test_a_third_party_head_is_saved_loaded_and_described(
         network = made_by_page("head", tmp_path, monkeypatch, "polarity")[
             "network"
         ].eval()
-        save_model(network, tmp_path / "model")
-        again = load_model(tmp_path / "model").network
+        write_folder(ModelFolder(network), tmp_path / "model")
+        again = read_folder(tmp_path / "model").network
         assert (
             isinstance(again, AlbertForTask) and again.head_config.kind == "two-scores"
         )
@@ -399,7 +411,7 @@ def test_states_of_pl_bert_equal_those_recorded_from_transformers(
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     shutil.copyfile(source / "config.json", tmp_path / "config.json")
 
-    loaded = load_model(tmp_path)  # without pooler and heads
+    loaded = read_folder(tmp_path)  # without pooler and heads
     assert {name.split(".")[0] for name in loaded.missing} == {
         "albert",
         "masked_lm",

@@ -18,7 +18,7 @@ from huggingface_hub import ModelCard, constants, get_session, hf_hub_download
 from litebert.api.formats import hub_push
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.folder import load_model, read_config, save_model
+from litebert.folder import ModelFolder, read_config, read_folder, write_folder
 from litebert.hub import (
     hash_model,
     locate,
@@ -62,7 +62,7 @@ def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(
     folder = Path(shown["folder"])
     assert litebert("hub", "pull", "me/small").stdout == f"{folder}\n"
     assert (
-        not load_model(folder).missing
+        not read_folder(folder).missing
         and locate("me/small") == locate(Path("me/small")) == folder
     )
     assert set(model_files(folder)) == known | {
@@ -392,7 +392,8 @@ def test_a_published_model_is_the_one_in_the_folder(
     )
     assert (repository.messages, repository.private) == (["Upload model"], False)
     assert (
-        not (folder / "README.md").exists() and not load_model(locate("me/new")).missing
+        not (folder / "README.md").exists()
+        and not read_folder(locate("me/new")).missing
     )
     monkeypatch.setenv("HF_TOKEN", "hf_of_a_user")
     assert litebert("hub", "push", folder, "me/draft@draft", "--private").ok
@@ -438,7 +439,7 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(
     }
     assert ModelCard(card).data.to_dict() == header
     assert (
-        f"{sum(p.numel() for p in load_model(folder).network.parameters()):,}"
+        f"{sum(p.numel() for p in read_folder(folder).network.parameters()):,}"
         " parameters" in card
     )
     assert "## Training" not in card
@@ -534,10 +535,12 @@ def test_the_code_in_a_card_runs_and_names_what_transformers_lacks(
     draws = torch.Generator().manual_seed(1)
     if kind:
         head = HeadConfig(kind=kind, labels=LABELS.get(kind, ()))
-        save_model(AlbertForTask(config, head, generator=draws), folder)
+        write_folder(ModelFolder(AlbertForTask(config, head, generator=draws)), folder)
     else:
         partial = config.model_copy(update={"sharing": "attention"})
-        save_model(AlbertForPretraining(partial, generator=draws), folder)
+        write_folder(
+            ModelFolder(AlbertForPretraining(partial, generator=draws)), folder
+        )
     text = model_card(folder)
     assert ("reads 3 separate layers" in text) == (not kind)
     assert ("transformers has no such head" in text) == (kind == CONDITIONAL)

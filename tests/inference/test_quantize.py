@@ -11,7 +11,7 @@ from torch import Tensor
 
 import litebert
 from litebert.errors import DamagedError, LitebertError
-from litebert.folder import INT8_FILE, load_model, read_config, start_from
+from litebert.folder import INT8_FILE, read_config, read_folder, start_from
 from litebert.inference.finetuned import quantize
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.distillation import Teacher
@@ -66,7 +66,7 @@ def test_unsupported_uses_of_eight_bit_copies_are_refused(
 ) -> None:
     output = tmp_path / "out"
     calls = [
-        ("LB-663", lambda: load_model(eight)),  # for training
+        ("LB-663", lambda: read_folder(eight)),  # for training
         ("LB-663", lambda: start_from(AlbertForPretraining(read_config(eight)), eight)),
         (
             "LB-664",
@@ -126,4 +126,4 @@ def test_a_damaged_copy_gives_one_error(
     save_file(tensors, tmp_path / INT8_FILE, metadata={"format": "pt"})
     (tmp_path / "config.json").write_text((eight / "config.json").read_text())
     with pytest.raises(DamagedError, match=code):
-        load_model(tmp_path, for_inference=True)
+        read_folder(tmp_path, for_inference=True)

@@ -11,7 +11,12 @@ import torch
 
 from litebert.config import PRESETS, AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.folder import SentenceVectors, save_model, write_sentence_transformers
+from litebert.folder import (
+    ModelFolder,
+    SentenceVectors,
+    write_folder,
+)
+from litebert.folder.vectors import write_sentence_transformers
 from litebert.inference.finetuned import Finetuned, measure_split
 from litebert.interop.google import export_checkpoint
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
@@ -170,8 +175,11 @@ def plan(corpus: Path, tmp_path: Path) -> Plan:
     pairs.write_text("\n".join(["text,second,label", *ROWS]) + "\n")
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     shape = OF_PAIRS.model_copy(update={"vocab_size": tokenizer.vocab_size})
-    save_model(
-        AlbertForPretraining(shape, generator=torch.Generator().manual_seed(2)), start
+    write_folder(
+        ModelFolder(
+            AlbertForPretraining(shape, generator=torch.Generator().manual_seed(2))
+        ),
+        start,
     )
     tokenizer.save(start)
 

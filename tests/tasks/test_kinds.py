@@ -26,7 +26,7 @@ from litebert.config import (
     TrainConfig,
 )
 from litebert.errors import LitebertError
-from litebert.folder import load_model, save_model
+from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import AnswerRow
@@ -133,8 +133,8 @@ def harness(
     folder: Path,
 ) -> dict[str, float]:
     network = trained(family, examples, tokenizer)
-    save_model(network, folder)
-    loaded = load_model(folder).network
+    write_folder(ModelFolder(network), folder)
+    loaded = read_folder(folder).network
     assert isinstance(loaded, AlbertForTask) and loaded.head_config == family.head
     features = family.features(examples, tokenizer, max_length=32, training=False)
     assert {feature.example for feature in features} == set(range(len(examples)))
@@ -236,7 +236,10 @@ def test_the_family_of_the_how_to_passes_the_harness_and_trains(
     monkeypatch.setattr("litebert.tasks.named.DATASETS", dict(DATASETS))
     names: dict[str, Any] = {"__name__": "stars", "litebert": litebert, "print": str}
     names |= {"model": tmp_path / "model", "data": tmp_path}
-    save_model(AlbertForPretraining(config_for(small_tokenizer)), tmp_path / "model")
+    write_folder(
+        ModelFolder(AlbertForPretraining(config_for(small_tokenizer))),
+        tmp_path / "model",
+    )
     small_tokenizer.save(tmp_path / "model")
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text(
@@ -261,7 +264,9 @@ def test_labels_of_the_how_to_need_only_a_class_and_a_line(
     importlib.import_module("ordinal")
     family = classifier("ordinal", "bad", "fair", "good")
     examples = texts(0, 1, 2, 2)
-    save_model(trained(family, examples, small_tokenizer), tmp_path / "model")
+    write_folder(
+        ModelFolder(trained(family, examples, small_tokenizer)), tmp_path / "model"
+    )
     small_tokenizer.save(tmp_path / "model")
     model = litebert.load(tmp_path / "model")
     found = model.classify("ball", "river")

@@ -20,7 +20,7 @@ from litebert.api.settings import flags, recipe_settings
 from litebert.config import AlbertConfig, PretrainConfig, TrainConfig, preset
 from litebert.distributed import ALONE
 from litebert.errors import LitebertError
-from litebert.folder import save_model
+from litebert.folder import ModelFolder, write_folder
 from litebert.folder.names import tensor_names
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import NO_LABEL, PretrainingBatch
@@ -78,7 +78,7 @@ def test_loss_and_gradients_equal_those_of_transformers(
 ) -> None:
     (loss,) = losses(task, replace(BATCH, sentence_labels=np.array(orders)))
     loss.total.backward()
-    save_model(task.network, tmp_path)
+    write_folder(ModelFolder(task.network), tmp_path)
     theirs = AlbertForPreTraining.from_pretrained(tmp_path).eval()
     ids, segments, mask = torch.zeros(3, 2, 8, dtype=torch.int64).unbind(0)
     labels = torch.full((2, 8), -100)
@@ -277,7 +277,7 @@ def teacher_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("teacher")
     tokenizer = _tokenizer(44)
-    save_model(_unshared(tokenizer), folder)
+    write_folder(ModelFolder(_unshared(tokenizer)), folder)
     tokenizer.save(folder)
     texts = (
         " ".join(SENTENCES[start : start + 8]) for start in range(0, len(SENTENCES), 8)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from litebert.config import AlbertConfig
-from litebert.folder import save_model
+from litebert.folder import ModelFolder, write_folder
 from litebert.interop.bundle import read_bundle
 from litebert.interop.google import export_checkpoint
 from litebert.nn import AlbertForPretraining
@@ -72,7 +72,7 @@ def test_what_we_write_tensorflow_restores_bit_for_bit(tmp_path: Path) -> None:
             **SHAPE, intermediate_size=256, num_hidden_layers=6, sharing="none"
         )
     )
-    save_model(network, tmp_path / "model")
+    write_folder(ModelFolder(network), tmp_path / "model")
     prefix = tmp_path / "out" / "model.ckpt-best"
     export_checkpoint(tmp_path / "model", prefix)
     _run(prefix, tmp_path / "read.npz")

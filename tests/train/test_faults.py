@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from litebert.config import OptimConfig, TrainConfig
 from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError
-from litebert.folder import load_model
+from litebert.folder import read_folder
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.tasks.pretraining import Loss, Pretraining
@@ -161,7 +161,7 @@ def test_control_checkpoints_written_in_place_are_found_half_written(
 
 @pytest.fixture
 def saved(tmp_path: Path, small_model: Path) -> Path:
-    network = load_model(small_model).network
+    network = read_folder(small_model).network
     optimizer = build_optimizer(OptimConfig(), network.named_parameters())
     path = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=7))
     verify(path)
@@ -252,7 +252,7 @@ def test_swapped_missing_and_foreign_files_are_noticed(
 def test_a_whole_checkpoint_that_does_not_fit_is_an_error_and_stays(
     saved: Path, small_model: Path
 ) -> None:
-    network = load_model(small_model).network
+    network = read_folder(small_model).network
     torch.nn.init.zeros_(network.albert.pooler.weight)
     optimizer = build_optimizer(OptimConfig(name="muon"), network.named_parameters())
     with pytest.raises(LitebertError, match="LB-423"):

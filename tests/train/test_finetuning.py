@@ -16,7 +16,7 @@ import litebert
 from litebert.config import FinetuneConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import hash_file
-from litebert.folder import load_model, save_model, start_from
+from litebert.folder import ModelFolder, read_folder, start_from, write_folder
 from litebert.hub.card import model_card
 from litebert.inference import Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measure_split
@@ -71,8 +71,10 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "max_position_embeddings": 40,
     }
     config = config_for(tokenizer, **sizes, initializer_range=0.2)
-    save_model(
-        AlbertForPretraining(config, generator=torch.Generator().manual_seed(3)),
+    write_folder(
+        ModelFolder(
+            AlbertForPretraining(config, generator=torch.Generator().manual_seed(3))
+        ),
         folder / "start",
     )
     return folder
@@ -188,7 +190,7 @@ def test_an_ensemble_answers_with_the_mean_even_without_the_training_file(
 def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doubted(
     tmp_path: Path, films: Path, configure: Configure
 ) -> None:
-    tables = [load_model(films / "start").network.albert.embedding.word.weight]
+    tables = [read_folder(films / "start").network.albert.embedding.word.weight]
     for is_random in ("true", "false"):
         changes = (
             "train.steps=1",
@@ -197,7 +199,7 @@ def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doub
         )
         finetune(configure(*changes), tmp_path / is_random, is_quiet=True)
         tables.append(
-            load_model(
+            read_folder(
                 tmp_path / is_random / "model"
             ).network.albert.embedding.word.weight
         )
@@ -232,8 +234,8 @@ def test_a_run_of_other_data_or_another_start_is_not_resumed(
         ):
             finetune(resolved, tmp_path / "run", is_quiet=True)
         shutil.copy(films / name, place / name)
-    save_model(
-        AlbertForPretraining(load_model(place / "start").network.config),
+    write_folder(
+        ModelFolder(AlbertForPretraining(read_folder(place / "start").network.config)),
         place / "start",
     )
     with pytest.raises(LitebertError, match=r"LB-505[\s\S]*data of start: "):
@@ -343,14 +345,14 @@ def test_exits_are_loaded_again_and_transformers_reads_the_last_head(
     with_exits: Path, tmp_path: Path
 ) -> None:
     folder = with_exits / "model"
-    trained = load_model(folder).network
+    trained = read_folder(folder).network
     tensors = load_file(folder / "model.safetensors")
     inner = {
         f"exits.{step}.{kind}"
         for step in range(STEPS - 1)
         for kind in ("weight", "bias")
     }
-    save_model(trained, tmp_path)
+    write_folder(ModelFolder(trained), tmp_path)
     assert hash_file(tmp_path / "model.safetensors") == hash_file(
         folder / "model.safetensors"
     )
@@ -371,7 +373,7 @@ def test_exits_are_loaded_again_and_transformers_reads_the_last_head(
     del tensors["exits.1.bias"]
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(DamagedError, match=r"LB-660[\s\S]*exits.1.bias"):
-        load_model(tmp_path)
+        read_folder(tmp_path)
 
     # a training that starts from this model takes over its exits if the labels are the
     # same

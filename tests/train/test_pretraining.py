@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 import litebert
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
-from litebert.folder import load_model
+from litebert.folder import read_folder
 from litebert.objectives.sampling import CYCLE, Mixed, counts_in_cycle
 from litebert.runs import Run, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -255,7 +255,8 @@ def test_the_newest_checkpoints_every_sixth_and_the_best_are_kept_and_averaged(
         assert litebert.load(model).fill("In the [MASK] Anna walked.")
     assert average_checkpoints(trained, tmp_path / "mean", last=2) == [10, 12]
     one, two, mean = (
-        load_model(path).network.state_dict() for path in (*kept[1:], tmp_path / "mean")
+        read_folder(path).network.state_dict()
+        for path in (*kept[1:], tmp_path / "mean")
     )
     for name, tensor in mean.items():
         assert torch.allclose(tensor, (one[name] + two[name]) / 2, atol=1e-7)
@@ -323,7 +324,7 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
     folders = (trained / "model", tmp_path / "run" / "model")
     former, new = map(Tokenizer.load, folders)
     old, table = (
-        load_model(folder).network.albert.embedding.word.weight for folder in folders
+        read_folder(folder).network.albert.embedding.word.weight for folder in folders
     )
     shared = set(former.pieces) & set(new.pieces)
     assert 60 < len(shared) < new.vocab_size

@@ -254,7 +254,7 @@ def _evaluate_pretrained(
     precision: Precision | None,
 ) -> Evaluation:
     from litebert.fast import DTYPES, refuse_non_finite
-    from litebert.folder import fill_gaps, load_model
+    from litebert.folder import fill_gaps, read_folder
     from litebert.inference.finetuned import precision_of, recorded_config
     from litebert.nn import AlbertForPretraining
     from litebert.tasks.own.table import chosen_columns
@@ -263,7 +263,7 @@ def _evaluate_pretrained(
     run = Run.of(path)
     folder = locate(path)
     config = None if run is None else recorded_config(PretrainConfig, run)
-    loaded = load_model(folder, dtype=DTYPES[precision or precision_of(config)])
+    loaded = read_folder(folder, dtype=DTYPES[precision or precision_of(config)])
     of_order = {
         name
         for name in loaded.missing

@@ -1,33 +1,28 @@
 """A model on disk, in the Hugging Face layout."""
 
-from litebert.folder.config import (
-    SentenceVectors,
-    read_config,
-    read_head,
-    read_sentence_vectors,
-    write_sentence_transformers,
-)
-from litebert.folder.model import (
-    INT8_FILE,
+from litebert.folder.config import read_config, read_head
+from litebert.folder.model import ModelFolder
+from litebert.folder.storage import (
     fill_gaps,
-    hash_weights,
-    load_model,
-    save_model,
+    read_folder,
+    read_shape,
     start_from,
-    weights_path,
+    write_folder,
 )
+from litebert.folder.vectors import SentenceVectors
+from litebert.folder.weights import INT8_FILE, hash_weights, weights_path
 
 __all__ = [
     "INT8_FILE",
+    "ModelFolder",
     "SentenceVectors",
     "fill_gaps",
     "hash_weights",
-    "load_model",
     "read_config",
+    "read_folder",
     "read_head",
-    "read_sentence_vectors",
-    "save_model",
+    "read_shape",
     "start_from",
     "weights_path",
-    "write_sentence_transformers",
+    "write_folder",
 ]

@@ -1,16 +1,12 @@
-"""The settings next to the weights: reading and writing config.json, and how texts
-become vectors.
-
-config.json describes the network and its head; a BERT is a network that shares nothing.
+"""config.json: it describes the network and its head; a BERT is a network that shares
+nothing.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import cast, get_args
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from litebert.config import (
     ATTENTION_KINDS,
@@ -18,11 +14,10 @@ from litebert.config import (
     PRESETS,
     AlbertConfig,
     HeadConfig,
-    Pooling,
     kind_of_class,
 )
 from litebert.errors import LitebertError
-from litebert.files import Json, read_capped, read_json, write_json
+from litebert.files import Json, read_json, write_json
 from litebert.folder.names import (
     ALBERT,
     BERT,
@@ -37,17 +32,30 @@ _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
 # the model_type of our own kinds of attention, which transformers refuses to open
 _OTHER_ATTENTION = "albert-litebert"
 
-# transformers' defaults for a BertConfig, and our settings that it does not have.
+# transformers' defaults for a BertConfig
 _BERT_BASE = PRESETS["bert-base"].model_copy(
     update={"vocab_size": 30_522, "hidden_act": "gelu"}
 )
+# our settings that a BertConfig does not have
 _NOT_OF_BERT = {
     "embedding_size",
     "num_hidden_groups",
     "inner_group_num",
     "classifier_dropout_prob",
+    "bos_token_id",
+    "eos_token_id",
 }
-_NOT_OF_BERT |= {"bos_token_id", "eos_token_id"}
+# Nothing is computed with these ids: the tokenizer has its own.
+_TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
+# Settings that change what the weights compute without changing their shapes.
+_SETTINGS_OF_WEIGHTS = (
+    "hidden_act",
+    "layer_norm_eps",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "attention",
+    "attention_window",
+)
 
 PUBLISHED_SHAPES = {
     (p.hidden_size, p.num_hidden_layers)
@@ -150,43 +158,55 @@ def parse_config(
     layers. Names that only transformers uses are ignored.
     """
     classes = table.get("architectures")
-    is_bert = (
-        isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
-    )
-    model_type = str(table.get("model_type", "bert" if is_bert else "albert"))
+    first_class = str(classes[0]) if isinstance(classes, list) and classes else ""
+    default_type = "bert" if first_class.startswith("Bert") else "albert"
+    model_type = str(table.get("model_type", default_type))
+    given = {
+        name: value
+        for name, value in table.items()
+        if name not in _TOKEN_IDS or _is_id(value)
+    }
     if model_type in ("albert", _OTHER_ATTENTION):
         fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
-        fields |= {name: table[name] for name in fields if name in table}
+        fields |= {name: given[name] for name in fields if name in given}
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
         return ALBERT, build_config(fields, path)
-    positions = table.get("position_embedding_type", "absolute")
-    is_decoder = bool(table.get("is_decoder") or table.get("add_cross_attention"))
-    if model_type != "bert" or positions != "absolute" or is_decoder:
-        what = f"{path} describes a network that litebert cannot compute"
-        wanted = "an ALBERT or BERT encoder"
-        received = (
-            f"model_type {model_type}, {positions}"
-            f" positions{', a decoder' if is_decoder else ''}"
-        )
-        raise LitebertError(
-            "LB-600",
-            what,
-            received=received,
-            expected=f"{wanted} with absolute positions",
-        )
+
+    _require_encoder(table, model_type, path)
     fields = _BERT_BASE.model_dump(mode="json")
-    fields |= {
-        name: table[name]
-        for name in fields.keys() - _NOT_OF_BERT - _OURS_ALONE
-        if name in table
-    }
+    known = fields.keys() - _NOT_OF_BERT - _OURS_ALONE
+    fields |= {name: given[name] for name in known if name in given}
     dropout = table.get("classifier_dropout")
-    fields["classifier_dropout_prob"] = (
-        fields["hidden_dropout_prob"] if dropout is None else dropout
-    )
+    if dropout is None:
+        dropout = fields["hidden_dropout_prob"]
+    fields["classifier_dropout_prob"] = dropout
     fields["embedding_size"] = fields["hidden_size"]
     return BERT, build_config(fields, path)
+
+
+def _is_id(value: Json) -> bool:
+    """Return whether a value is the id of a piece: transformers also writes null, -1
+    and lists.
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _require_encoder(table: dict[str, Json], model_type: str, path: Path) -> None:
+    """Raise unless config.json describes a BERT encoder with absolute positions."""
+    positions = table.get("position_embedding_type", "absolute")
+    is_decoder = bool(table.get("is_decoder") or table.get("add_cross_attention"))
+    if model_type == "bert" and positions == "absolute" and not is_decoder:
+        return
+    received = f"model_type {model_type}, {positions} positions"
+    if is_decoder:
+        received += ", a decoder"
+    raise LitebertError(
+        "LB-600",
+        f"{path} describes a network that litebert cannot compute",
+        received=received,
+        expected="an ALBERT or BERT encoder with absolute positions",
+    )
 
 
 def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
@@ -229,6 +249,26 @@ def read_head(folder: Path) -> HeadConfig | None:
         raise damaged_model("LB-661", what, describe_invalid(error)) from error
 
 
+def settings_of_weights(config: AlbertConfig) -> dict[str, Json]:
+    """Return the settings that weights were computed with, apart from their shapes;
+    they are stored with the weights.
+
+    >>> settings_of_weights(AlbertConfig(hidden_act="gelu"))["hidden_act"]
+    'gelu'
+    """
+    fields = config.model_dump(mode="json")
+    return {name: fields[name] for name in _SETTINGS_OF_WEIGHTS}
+
+
+def doubts_about(config: AlbertConfig) -> tuple[str, ...]:
+    """Return notes on settings of a published model on which sources disagree; none if
+    the shape is not that of a published model.
+    """
+    shape = (config.hidden_size, config.num_hidden_layers)
+    is_published = config.sharing == "all" and shape in PUBLISHED_SHAPES
+    return tuple(doubts(config).values()) if is_published else ()
+
+
 def doubts(config: AlbertConfig) -> dict[str, str]:
     """Return a note for each setting on which published sources disagree, by its name.
 
@@ -238,165 +278,11 @@ def doubts(config: AlbertConfig) -> dict[str, str]:
     >>> list(doubts(AlbertConfig(hidden_act="gelu")))
     ['hidden_act']
     """
-    notes = (
-        {"hidden_act": _ERF_OR_TANH}
-        if config.hidden_act == "gelu" and config.sharing == "all"
-        else {}
-    )
+    notes = {}
+    if config.hidden_act == "gelu" and config.sharing == "all":
+        notes["hidden_act"] = _ERF_OR_TANH
     heads = config.num_attention_heads
     others = {16: 32, 32: 16}
     if config.hidden_size == 2_048 and heads in others:
         notes["num_attention_heads"] = _HEADS.format(heads, others[heads])
     return notes
-
-
-# How texts become vectors: the files that sentence-transformers writes next to a model.
-
-MODULES_FILE = "modules.json"
-_SETTINGS_FILE = "sentence_bert_config.json"
-_PROMPTS_FILE = "config_sentence_transformers.json"
-_LIMIT = 1 << 20
-# Before version 6, sentence-transformers wrote one switch per pooling.
-_SWITCHES = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-
-
-@dataclass(frozen=True)
-class SentenceVectors:
-    """How hidden states become one vector per text; the defaults are those of a plain
-    model.
-    """
-
-    pooling: Pooling = "mean"
-    normalize: bool = False
-    # in pieces; unset, only the network's positions limit texts
-    max_length: int | None = None
-    prompt: str = ""  # put before every text
-
-
-class _Module(BaseModel):
-    type: str
-    # a folder inside the model folder, or that folder itself
-    path: str = Field(pattern=r"^[\w-]*$")
-
-
-_MODULES = TypeAdapter(list[_Module])
-
-
-def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
-    """Read what sentence-transformers wrote next to a model; None if there is
-    nothing.
-    """
-    path = folder / MODULES_FILE
-    look = f"ls {quote(str(folder))}"
-    if not path.is_file():
-        return None
-
-    def table(name: str) -> dict[str, Json]:
-        return (
-            read_json(folder / name, command=look, limit=_LIMIT)
-            if (folder / name).is_file()
-            else {}
-        )
-
-    settings, prompts, tokenizer = map(
-        table, (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json")
-    )
-    try:
-        modules = _MODULES.validate_json(read_capped(path, _LIMIT, command=look))
-        kinds = [module.type.rpartition(".")[2] for module in modules]
-        if (
-            kinds
-            not in (
-                ["Transformer", "Pooling"],
-                ["Transformer", "Pooling", "Normalize"],
-            )
-            or modules[0].path
-        ):
-            raise ValueError(
-                ", ".join(
-                    f"{module.type} in {module.path or 'this folder'}"
-                    for module in modules
-                )
-            )
-        if settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
-            raise ValueError("do_lower_case before a tokenizer that keeps capitals")
-        pooling = read_json(
-            folder / modules[1].path / CONFIG_FILE, command=look, limit=_LIMIT
-        )
-        switched = [mode for name, mode in _SWITCHES.items() if pooling.get(name)]
-        written = pooling.get("pooling_mode") or switched or "mean"
-        mode = (
-            written[0] if isinstance(written, list) and len(written) == 1 else written
-        )
-        if mode not in get_args(Pooling):
-            raise ValueError(f"pooling {mode}")
-        known = prompts.get("prompts")
-        default = str(prompts.get("default_prompt_name") or "")
-        prompt = str(known.get(default) or "") if isinstance(known, dict) else ""
-        if prompt and pooling.get("include_prompt") is False:
-            raise ValueError("include_prompt false, with a default prompt")
-    except ValueError as error:
-        what = (
-            f"{path} describes vectors that litebert cannot compute: only mean, cls or"
-            " max, perhaps normalised"
-        )
-        said = describe_invalid(error) if isinstance(error, ValidationError) else error
-        raise LitebertError(
-            "LB-672",
-            what,
-            received=said,
-            next=f"to use only the encoder, delete {path}",
-        ) from error
-    longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
-    return SentenceVectors(
-        pooling=cast(Pooling, mode),
-        normalize="Normalize" in kinds,
-        max_length=(
-            longest if isinstance(longest, int) and 3 <= longest <= _LIMIT else None
-        ),
-        prompt=prompt,
-    )
-
-
-def write_sentence_transformers(folder: Path, vectors: SentenceVectors) -> None:
-    """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model
-    folder with the same vectors.
-    """
-    config = read_json(folder / CONFIG_FILE, command=f"ls {quote(str(folder))}")
-    paths = {"Transformer": "", "Pooling": "1_Pooling"} | (
-        {"Normalize": "2_Normalize"} if vectors.normalize else {}
-    )
-    max_length = vectors.max_length or config["max_position_embeddings"]
-    switches: dict[str, Json] = {
-        name: mode == vectors.pooling for name, mode in _SWITCHES.items()
-    }
-    written: dict[str, Json] = {
-        f"{paths['Pooling']}/{CONFIG_FILE}": {
-            "word_embedding_dimension": config["hidden_size"],
-            **switches,
-        },
-        _SETTINGS_FILE: {"max_seq_length": max_length, "do_lower_case": False},
-        _PROMPTS_FILE: {
-            "prompts": {"default": vectors.prompt} if vectors.prompt else {},
-            "default_prompt_name": "default" if vectors.prompt else None,
-            "similarity_fn_name": "cosine",
-        },
-        MODULES_FILE: [  # last: without it, the others are not read
-            {
-                "idx": number,
-                "name": str(number),
-                "path": path,
-                "type": f"sentence_transformers.models.{kind}",
-            }
-            for number, (kind, path) in enumerate(paths.items())
-        ],
-    }
-    for name, value in written.items():
-        write_json(folder / name, value)

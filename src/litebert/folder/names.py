@@ -3,8 +3,8 @@ Google's checkpoints.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -108,6 +108,12 @@ _WITH_OUTPUT_KINDS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions"
 _OLD_NORM = re.compile(r"LayerNorm\.(gamma|beta)$")
 
 
+_UNTIED = (
+    "the output layer of this masked LM is not tied to its word embeddings, as ALBERT's"
+    " is: the head is left out, so the model has no fill() and no score()"
+)
+
+
 def damaged_model(
     code: str, what: str, received: object, expected: str | None = None
 ) -> DamagedError:
@@ -208,31 +214,40 @@ def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
 
 
 def canonicalise(
-    tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT
-) -> dict[str, Tensor]:
+    tensors: Mapping[str, Tensor], layout: TensorNames = ALBERT
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Add the prefix that an encoder lacks if it was saved by itself; drop buffers and
-    tied copies.
+    tied copies. Return the tensors, and a note if the masked-LM head is left out.
     """
     named = {}
     for name, tensor in tensors.items():
-        name = _OLD_NORM.sub(
-            lambda found: f"LayerNorm.{'weight' if found[1] == 'gamma' else 'bias'}",
-            name,
-        )
-        is_bare = name.startswith(("embeddings.", "encoder.", "pooler."))
-        named[layout.encoder + name if is_bare else name] = tensor
+        place = _OLD_NORM.sub(_new_norm, name)
+        if place.startswith(("embeddings.", "encoder.", "pooler.")):
+            place = layout.encoder + place
+        named[place] = tensor
     for buffer in ("position_ids", "token_type_ids"):  # of transformers, in old files
         named.pop(f"{layout.encoder}embeddings.{buffer}", None)
+
     originals = {
         "weight": f"{layout.encoder}embeddings.word_embeddings.weight",
         "bias": f"{layout.predictions}.bias",
     }
+    is_tied = True
     for kind, original in originals.items():
-        tied = named.pop(copy := f"{layout.predictions}.decoder.{kind}", None)
-        if tied is not None and not are_equal(named.setdefault(original, tied), tied):
-            what = f"{source}: the output layer of the masked LM is not tied"
-            raise damaged_model("LB-609", what, f"{copy} differs from {original}")
-    return named
+        copy = named.pop(f"{layout.predictions}.decoder.{kind}", None)
+        if copy is not None:
+            is_tied = is_tied and are_equal(named.setdefault(original, copy), copy)
+    if is_tied:
+        return named, ()
+    # The encoder is usable; the head has an output layer that we do not compute.
+    head = f"{layout.predictions}."
+    others = {name: x for name, x in named.items() if not name.startswith(head)}
+    return others, (_UNTIED,)
+
+
+def _new_norm(match: re.Match[str]) -> str:
+    kind = "weight" if match[1] == "gamma" else "bias"
+    return f"LayerNorm.{kind}"
 
 
 def are_equal(one: Tensor, other: Tensor) -> bool:

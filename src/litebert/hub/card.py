@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
 
-from litebert.errors import LitebertError, NoVocabularyError
+from litebert.errors import LitebertError
 from litebert.files import hash_file, read_capped, write_text
+from litebert.folder import read_folder, weights_path
 from litebert.folder.config import architecture
-from litebert.folder.model import head_of, load_model, weights_path
 from litebert.runs import MeasuredStep, Run, is_run
 from litebert.settings import DEFAULT, SUITED, is_typed, name_in
-from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = (
@@ -106,10 +105,10 @@ def model_card(
     """
     import jinja2
 
-    loaded = load_model(folder)
+    loaded = read_folder(folder)
     network = loaded.network
-    config = loaded.network.config
-    head = head_of(loaded.network)
+    config = loaded.config
+    head = loaded.head
     # a model that is being written has another name than model or best
     parent = folder.absolute().parent
     run = Run.open(parent) if is_run(parent) else None
@@ -134,11 +133,10 @@ def model_card(
     calls += [] if head else ['embed(["A first text.", "Another one."])']
 
     # What is on disk
-    try:
-        tokenizer = Tokenizer.load(folder)
+    tokenizer = loaded.tokenizer
+    vocabulary = f"{config.vocab_size:,} pieces; its tokenizer is not here"
+    if tokenizer is not None:
         vocabulary = f"{tokenizer.vocab_size:,} pieces, blake2b `{tokenizer.hash}`"
-    except NoVocabularyError:
-        vocabulary = f"{config.vocab_size:,} pieces; its tokenizer is not here"
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     single = weights_path(folder)
     is_theirs = head is None or head.record.is_in_transformers

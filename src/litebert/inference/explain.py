@@ -291,23 +291,22 @@ def _order(model: Model, answer: str | None, first: str, second: str) -> Questio
 def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
     """Score the similarity of two texts: the cosine of their vectors."""
     vectors = model.vectors
+    prompt = vectors.prompt()
     longest = min(
         vectors.max_length or 1 << 30, model.network.config.max_position_embeddings
     )
 
     def score(network: Any, batch: Batch) -> Tensor:
-        rows = pool(network, batch, vectors.pooling)
+        rows = pool(network, batch, vectors)
         # copies of the first text, and of the second
         return F.cosine_similarity(rows[::2], rows[1::2])
 
     sequences = []
     for name, text in {"first": first, "second": second}.items():
         part = _encode_part(
-            model, name, model.tokenizer.beginning(vectors.prompt + text, longest)
+            model, name, model.tokenizer.beginning(prompt + text, longest)
         )
-        sequences.append(
-            [part.cut(slice(longest - 2))._replace(prompt=len(vectors.prompt))]
-        )
+        sequences.append([part.cut(slice(longest - 2))._replace(prompt=len(prompt))])
     return Question(
         sequences, score, f"{float(model.similar(first, second)):.3f}", "cosine"
     )

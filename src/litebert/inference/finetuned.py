@@ -22,7 +22,13 @@ from litebert.config import (
 from litebert.errors import LitebertError, say
 from litebert.fast import calibrate, pack, to_int8
 from litebert.files import require_new, staged_folder
-from litebert.folder import INT8_FILE, load_model, save_model, weights_path
+from litebert.folder import (
+    INT8_FILE,
+    ModelFolder,
+    read_folder,
+    weights_path,
+    write_folder,
+)
 from litebert.hub import locate
 from litebert.inference.inputs import open_network
 from litebert.interop import Quantized
@@ -44,12 +50,20 @@ class Finetuned:
     """A fine-tuned network with its tokenizer and the task that it was trained for."""
 
     folder: Path
-    network: AlbertForTask
-    tokenizer: Tokenizer
+    model: ModelFolder
     task: TaskConfig
     dataset: Dataset[Any, Any]
     precision: Precision = "fp32"
     progress: Callable[[int], None] | None = None
+
+    @property
+    def network(self) -> AlbertForTask:
+        assert isinstance(self.model.network, AlbertForTask), "checked by `open`"
+        return self.model.network
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.model.require_tokenizer()
 
     @classmethod
     def open(
@@ -91,8 +105,8 @@ class Finetuned:
             where = where.model_copy(update={"columns": tuple(columns)})
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or precision_of(config)
-        network = open_network(folder, used, depth).network
-        own = getattr(network, "head_config", None)
+        model = open_network(folder, used, depth)
+        own = model.head
         wanted = dataset.family.head
         # placeholder names
         if own and own.labels == numbered_labels(len(wanted.labels)):
@@ -104,20 +118,14 @@ class Finetuned:
             own = own.model_copy(update={"labels": wanted.labels})
         # The labels must also be in the same order: the network predicts a label's
         # position.
-        if (
-            not isinstance(network, AlbertForTask)
-            or own is None
-            or not own.answers_as(wanted)
-        ):
+        if own is None or not own.answers_as(wanted):
             what = f"{folder} has no head for {settings.name}"
             has = own or "pretraining heads only"
             advice = "choose a model that was fine-tuned on this task"
             raise LitebertError(
                 "LB-614", what, received=has, expected=str(wanted), next=advice
             )
-        return cls(
-            folder, network, Tokenizer.load(folder), settings, dataset, used, progress
-        )
+        return cls(folder, model, settings, dataset, used, progress)
 
 
 def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:
@@ -229,8 +237,10 @@ def quantize(
     features = list[Feature]()
     before = dict[str, dict[str, float]]()
     if data is None:
-        network = load_model(folder).network
-        tokenizer = Tokenizer.load(folder)
+        source = read_folder(folder)
+        source.require_vectors()
+        network = source.network
+        tokenizer = source.require_tokenizer()
         longest = network.config.max_position_embeddings
         for number, each in enumerate(
             filter(None, tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))))
@@ -240,8 +250,9 @@ def quantize(
     else:
         # whatever it was trained in
         opened = Finetuned.open(model, task=task, precision="fp32")
-        network = opened.network
-        tokenizer = opened.tokenizer
+        source = opened.model
+        network = source.network
+        tokenizer = source.require_tokenizer()
         dataset = opened.dataset
         rows = dataset.read(data, "train")
         chosen = rows[:: max(1, len(rows) // _NUM_EXAMPLES)][:_NUM_EXAMPLES]
@@ -279,8 +290,7 @@ def quantize(
         rounded = torch.cat([albert(batch) for batch in of_rest])
     error = float((rounded - exact).norm() / exact.norm())
     with staged_folder(output) as staged:
-        save_model(network, staged)
-        tokenizer.save(staged, max_length=network.config.max_position_embeddings)
+        write_folder(source, staged)
     old, new = (
         sum(path.stat().st_size for path in each.glob("*.safetensors"))
         for each in (folder, output)

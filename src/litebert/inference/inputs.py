@@ -4,10 +4,15 @@ vectors and words.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.config import Pooling
 from litebert.errors import LitebertError, no_such_name
 from litebert.tokenizer.models import SPACE
 
@@ -15,7 +20,8 @@ if TYPE_CHECKING:  # torch is imported where it is used
     from torch import Tensor
 
     from litebert.config import Pooling, Precision
-    from litebert.folder.model import LoadedModel
+    from litebert.folder import ModelFolder, SentenceVectors
+    from litebert.folder.vectors import Similarity
     from litebert.nn import Batch, Network
     from litebert.tokenizer import Tokenizer
 
@@ -76,12 +82,12 @@ def require_count(value: int, name: str, *, least: int = 1) -> int:
 
 def open_network(
     folder: Path, precision: "Precision", depth: int | None
-) -> "LoadedModel":
+) -> "ModelFolder":
     """Load a network for inference with activations of a precision; apply `depth` steps
     of its plan, or all.
     """
     from litebert.fast.steps import DTYPES
-    from litebert.folder.model import load_model
+    from litebert.folder import read_folder
 
     if precision not in DTYPES:
         raise no_such_name(
@@ -91,7 +97,7 @@ def open_network(
             DTYPES,
             next='precision="fp32"',
         )
-    loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
+    loaded = read_folder(folder, dtype=DTYPES[precision], for_inference=True)
     deepest = len(loaded.network.albert.plan)
     if depth is not None:
         loaded.network.albert.depth = depth
@@ -189,16 +195,143 @@ def frame_batches(
         yield rows, batch if device.type == "cpu" else batch.to(device)
 
 
-def pool(network: "Network", batch: "Batch", pooling: "Pooling") -> "Tensor":
-    """Return one float32 vector for each sequence, (sequences, hidden): [CLS], or its
-    tokens' mean or maximum.
-    """
-    from litebert.nn import pool_rows
+# Vectors of texts
 
-    states: Tensor = network.albert(
-        batch, batch.first_tokens if pooling == "cls" else None
-    ).float()
-    return states if pooling == "cls" else pool_rows(states, batch, pooling)
+
+def chosen_vectors(
+    vectors: "SentenceVectors",
+    hidden_size: int,
+    *,
+    pooling: "Pooling | None",
+    max_length: int | None,
+    prompt: str | None,
+    dimensions: int | None,
+) -> "SentenceVectors":
+    """Return how texts become vectors: as the folder says, with what a caller
+    chose.
+    """
+    if pooling not in (None, *get_args(Pooling)):
+        raise no_such_name(
+            "LB-674",
+            "there is no such pooling",
+            str(pooling),
+            get_args(Pooling),
+            next='model.embed(texts, pooling="mean")',
+        )
+    if prompt and prompt not in vectors.prompts:
+        raise no_such_name(
+            "LB-678",
+            "the model has no such prompt",
+            str(prompt),
+            list(vectors.prompts) or ["no prompts at all"],
+            next="put the words before each text instead of naming a prompt",
+        )
+    width = vectors.width(hidden_size)
+    if dimensions is not None and require_count(dimensions, "dimensions") > width:
+        raise LitebertError(
+            "LB-679",
+            f"vectors of this model have {width:,} dimensions",
+            received=dimensions,
+            expected=f"1 to {width:,}",
+            next=f"dimensions={width}",
+        )
+    if max_length is not None:
+        max_length = require_count(max_length, "max_length", least=3)
+    return replace(
+        vectors,
+        pooling=pooling or vectors.pooling,
+        max_length=max_length or vectors.max_length,
+        default_prompt=vectors.default_prompt if prompt is None else prompt,
+        dimensions=dimensions or vectors.dimensions,
+    )
+
+
+def embed_texts(
+    network: "Network",
+    tokenizer: "Tokenizer",
+    texts: Sequence[str],
+    vectors: "SentenceVectors",
+    *,
+    normalize: bool | None = None,
+) -> NDArray[np.float32]:
+    """Return the vectors of texts, (texts, width).
+
+    As sentence-transformers does, the model normalizes before dimensions are cut off;
+    `normalize=True` also does so afterwards, False does neither.
+    """
+    import torch
+
+    positions = network.config.max_position_embeddings
+    prompt = vectors.prompt()
+    encoded = tokenizer.encode_ids(
+        [tokenizer.beginning(prompt + text, positions) for text in texts]
+    )
+    # [CLS] and the pieces of the prompt, which some models do not pool
+    skipped = 0
+    if prompt and not vectors.pools_prompt:
+        skipped = 1 + len(tokenizer.encode_ids([prompt])[0])
+    width = vectors.width(network.config.hidden_size)
+    kept = min(vectors.dimensions or width, width)
+    rows_of = np.zeros((len(encoded), kept), dtype=np.float32)
+    is_unit = vectors.normalize if normalize is None else normalize
+    for rows, batch in frame_batches(
+        network, tokenizer, encoded, longest=vectors.max_length
+    ):
+        with torch.inference_mode():
+            pooled = pool(network, batch, vectors, skipped=skipped)  # (texts, width)
+            if is_unit:
+                pooled = torch.nn.functional.normalize(pooled)
+            if kept < width:
+                pooled = pooled[:, :kept]
+            if kept < width and normalize:
+                pooled = torch.nn.functional.normalize(pooled)
+            rows_of[rows] = pooled.cpu().numpy()
+    return rows_of
+
+
+def pool(
+    network: "Network",
+    batch: "Batch",
+    vectors: "SentenceVectors",
+    *,
+    skipped: int = 0,
+) -> "Tensor":
+    """Return one float32 vector for each sequence, (sequences, width), before
+    normalization; the first `skipped` tokens do not count.
+    """
+    reads_first = vectors.pooling == "cls" and not skipped
+    if reads_first:
+        firsts: Tensor = network.albert(batch, batch.first_tokens).float()
+        return vectors.project(firsts)
+    states: Tensor = network.albert(batch).float()
+    return vectors.pool(states, batch, skipped=skipped)
+
+
+def compare(
+    left: NDArray[np.float32], right: NDArray[np.float32], similarity: "Similarity"
+) -> NDArray[np.float32]:
+    """Return the similarity of every pair of vectors, (left, right); distances are
+    negative, so that more is nearer.
+    """
+    if similarity == "cosine":
+        return to_unit(left) @ to_unit(right).T
+    if similarity == "dot":
+        return left @ right.T
+    order = 1 if similarity == "manhattan" else 2
+    scores = np.zeros((len(left), len(right)), dtype=np.float32)
+    for number, vector in enumerate(left):
+        scores[number] = -np.linalg.norm(right - vector, ord=order, axis=1)
+    return scores
+
+
+def to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return vectors scaled to length 1; zeros stay zeros."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit: NDArray[np.float32] = vectors / np.maximum(norms, 1e-12)
+    return unit
+
+
+# Parts of texts
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, overload
 from unicodedata import category
 
 import numpy as np
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from litebert import answers
 from litebert.answers import Results
 from litebert.config import HEADS, Backend, Pooling, Precision
-from litebert.errors import LitebertError, RequestError, no_such_name
+from litebert.errors import LitebertError, RequestError
 from litebert.inference import inputs
 from litebert.inference.inputs import MASK, Texts
 from litebert.tokenizer import Tokenizer
@@ -64,6 +64,11 @@ PoolingOption = Annotated[
 ]
 Normalize = Annotated[bool | None, "Scale vectors to length 1."]
 MaxLength = Annotated[int | None, "Read at most this many pieces of a text."]
+Prompt = Annotated[
+    str | None,
+    "Name of a prompt of the model, put before each text; '' for none.",
+]
+Dimensions = Annotated[int | None, "Keep only the first numbers of each vector."]
 Progress: TypeAlias = Callable[[int], None]
 
 
@@ -80,7 +85,7 @@ class Model:
     """
 
     def __init__(self, network: "Network", tokenizer: Tokenizer) -> None:
-        from litebert.folder.config import SentenceVectors
+        from litebert.folder import SentenceVectors
 
         self.network = network.eval()
         self.tokenizer = tokenizer
@@ -117,22 +122,16 @@ class Model:
         files is executed.
         """
         from litebert.fast import pack
-        from litebert.folder.config import read_sentence_vectors
         from litebert.hub import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
         loaded = inputs.open_network(folder, precision, depth)
         if backend != "torch":
             pack(loaded.network.albert, backend)
-        model = cls(loaded.network, Tokenizer.load(folder))
-        if model.tokenizer.vocab_size > loaded.network.config.vocab_size:
-            what = f"{folder} has more pieces than word vectors"
-            received = f"{model.tokenizer.vocab_size:,} pieces"
-            advice = "restore the tokenizer that the model was trained with"
-            raise LitebertError("LB-677", what, received=received, next=advice)
+        model = cls(loaded.network, loaded.require_tokenizer())
         model.source = str(folder)
         model.notes = loaded.notes
-        model.vectors = read_sentence_vectors(folder) or model.vectors
+        model.vectors = loaded.require_vectors() or model.vectors
         model._missing = loaded.missing
         model._unused = loaded.unused
         return model
@@ -371,6 +370,8 @@ class Model:
         pooling: PoolingOption = None,
         normalize: Normalize = None,
         max_length: MaxLength = None,
+        prompt: Prompt = None,
+        dimensions: Dimensions = None,
     ) -> NDArray[np.float32]:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
@@ -378,48 +379,23 @@ class Model:
         model can read are cut at their end: in Python, `too_long` finds them. There,
         `embed_batches` reads more texts than fit in memory.
 
-        `pooling` and `normalize` default to the sentence-transformers settings of the
-        folder, or to the mean, not normalised; `max_length` counts [CLS] and [SEP].
+        All options default to the sentence-transformers settings of the folder, or to
+        the mean of all tokens, not normalised; `max_length` counts [CLS] and [SEP].
         Pretrained without a teacher, a model gives poor vectors.
         """
-        import torch
-
         network, listed = self.begin("embed", texts)
-        own = self.vectors
-        tokenizer = self.tokenizer
-        if pooling not in (None, *get_args(Pooling)):
-            example = 'model.embed(texts, pooling="mean")'
-            raise no_such_name(
-                "LB-674",
-                "there is no such pooling",
-                str(pooling),
-                get_args(Pooling),
-                next=example,
-            )
-        is_unit = own.normalize if normalize is None else normalize
-        longest = (
-            own.max_length
-            if max_length is None
-            else inputs.require_count(max_length, "max_length", least=3)
+        vectors = inputs.chosen_vectors(
+            self.vectors,
+            network.config.hidden_size,
+            pooling=pooling,
+            max_length=max_length,
+            prompt=prompt,
+            dimensions=dimensions,
         )
-        positions = network.config.max_position_embeddings
-        encoded = tokenizer.encode_ids(
-            [tokenizer.beginning(own.prompt + text, positions) for text in listed]
+        found = inputs.embed_texts(
+            network, self.tokenizer, listed, vectors, normalize=normalize
         )
-        found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
-        for rows, batch in inputs.frame_batches(
-            network, tokenizer, encoded, longest=longest
-        ):
-            with torch.inference_mode():
-                # (texts, hidden)
-                pooled = inputs.pool(network, batch, pooling or own.pooling)
-                found[rows] = (
-                    (torch.nn.functional.normalize(pooled) if is_unit else pooled)
-                    .cpu()
-                    .numpy()
-                )
-        vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
-        return vector
+        return found[0] if isinstance(texts, str) else found
 
     def embed_batches(
         self,
@@ -429,6 +405,8 @@ class Model:
         pooling: PoolingOption = None,
         normalize: Normalize = None,
         max_length: MaxLength = None,
+        prompt: Prompt = None,
+        dimensions: Dimensions = None,
         progress: Progress | None = None,
     ) -> Iterator[NDArray[np.float32]]:
         """Yield vectors of `batch_size` texts at a time, of shape (batch_size, H); the
@@ -439,65 +417,79 @@ class Model:
         remaining = iter(
             texts if inputs.is_list(texts) else inputs.as_list(texts, "embed_batches")
         )
-        while batch := list(
-            islice(remaining, inputs.require_count(batch_size, "batch_size"))
-        ):
+        size = inputs.require_count(batch_size, "batch_size")
+        while batch := list(islice(remaining, size)):
             yield self.embed(
-                batch, pooling=pooling, normalize=normalize, max_length=max_length
+                batch,
+                pooling=pooling,
+                normalize=normalize,
+                max_length=max_length,
+                prompt=prompt,
+                dimensions=dimensions,
             )
             if progress is not None:
                 progress(len(batch))
 
     def similar(self, first: Texts, second: Texts) -> float | NDArray[np.float32]:
-        """Return the cosine of two texts, or of every pair from two lists, (first,
+        """Return the similarity of two texts, or of every pair from two lists, (first,
         second).
+
+        It is the cosine, unless the model's folder names another similarity.
         """
-        left, right = (
-            self.embed(self.begin("similar", each)[1], normalize=True)
-            for each in (first, second)
-        )
-        cosines: NDArray[np.float32] = left @ right.T
-        return (
-            float(cosines[0, 0])
-            if isinstance(first, str) and isinstance(second, str)
-            else cosines
-        )
+        left = self.embed(self.begin("similar", first)[1])
+        right = self.embed(self.begin("similar", second)[1])
+        scores = inputs.compare(left, right, self.vectors.similarity)
+        if isinstance(first, str) and isinstance(second, str):
+            return float(scores[0, 0])
+        return scores
 
     def index(
         self, texts: Iterable[str], *, progress: Progress | None = None
     ) -> "TextIndex":
         """Embed texts once, to search them many times; see `embed_batches` for
         `progress`.
+
+        If the model has a prompt for documents, it is put before each text.
         """
         _, listed = self.begin("index", texts)
+        prompt = self.vectors.prompt_for("document")
         batches = self.embed_batches(
-            listed, batch_size=256, normalize=True, progress=progress
+            listed, batch_size=256, prompt=prompt, progress=progress
         )
-        return TextIndex(
-            tuple(listed), np.concatenate([self.embed([]), *batches]), self
-        )
+        vectors = np.concatenate([self.embed([]), *batches])
+        if self.vectors.similarity == "cosine":
+            vectors = inputs.to_unit(vectors)
+        return TextIndex(tuple(listed), vectors, self)
 
     def search(
         self, query: str, texts: Iterable[str], *, top: Top = 10
     ) -> Results[answers.Match]:
-        """Return the texts nearest to a query by cosine similarity, best first."""
+        """Return the texts nearest to a query, best first: by cosine similarity, unless
+        the model's folder names another.
+        """
         return self.index(texts).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
         """Return the indices of the texts, or pairs, that are longer than the model can
         read at once.
 
-        `order`, `embed`, `classify` and `choose` cut these at the end.
+        `order`, `embed`, `classify` and `choose` cut these at the end. A folder of
+        sentence-transformers may limit single texts to less; its default prompt counts.
         """
         columns = [
             column
             for column in inputs.as_pairs(texts, pairs, "too_long")
             if column is not None
         ]
+        longest = self.network.config.max_position_embeddings
+        prompt = ""
+        if len(columns) == 1:
+            longest = min(longest, self.vectors.max_length or longest)
+            prompt = self.vectors.prompt()
         # next to [CLS] and each [SEP]
-        room = self.network.config.max_position_embeddings - 1 - len(columns)
+        room = longest - 1 - len(columns)
         read = (
-            [self.tokenizer.beginning(text, room + 1) for text in column]
+            [self.tokenizer.beginning(prompt + text, room + 1) for text in column]
             for column in columns
         )
         rows = zip(*map(self.tokenizer.encode_ids, read), strict=True)
@@ -842,7 +834,9 @@ class Model:
 
 @dataclass(frozen=True)
 class TextIndex:
-    """Texts with their vectors, of length 1, and the model that made them."""
+    """Texts with their vectors, and the model that made them; vectors that are compared
+    by cosine have length 1.
+    """
 
     texts: tuple[str, ...]
     vectors: NDArray[np.float32]
@@ -856,7 +850,10 @@ class TextIndex:
                 "there is nothing to search",
                 next='litebert search "a query" texts.txt',
             )
-        scores = self.vectors @ self.model.embed([query], normalize=True)[0]
+        vectors = self.model.vectors
+        prompt = vectors.prompt_for("query")
+        embedded = self.model.embed([query], prompt=prompt)
+        scores = inputs.compare(embedded, self.vectors, vectors.similarity)[0]
         best = np.argsort(-scores, kind="stable")[: inputs.require_count(top, "top")]
         return Results(
             answers.Match(int(n), self.texts[n], float(scores[n])) for n in best
@@ -877,10 +874,15 @@ class Embeddings:
         self.model = Model.load(path, precision=precision)
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a vector for each text."""
-        vectors: list[list[float]] = self.model.embed(list(texts)).tolist()
+        """Return a vector for each text; a prompt for documents is put before it."""
+        prompt = self.model.vectors.prompt_for("document")
+        vectors: list[list[float]] = self.model.embed(
+            list(texts), prompt=prompt
+        ).tolist()
         return vectors
 
     def embed_query(self, text: str) -> list[float]:
-        """Return the vector of a query."""
-        return self.embed_documents([text])[0]
+        """Return the vector of a query; a prompt for queries is put before it."""
+        prompt = self.model.vectors.prompt_for("query")
+        vector: list[float] = self.model.embed(text, prompt=prompt).tolist()
+        return vector

@@ -18,6 +18,7 @@ from litebert.answers import (
     Results,
     SpanFound,
 )
+from litebert.inference.inputs import compare
 from litebert.inference.model import Model
 
 Row: TypeAlias = Mapping[str, str]
@@ -69,10 +70,10 @@ def _method(verb: str) -> Callable[..., list[Any]]:
 
 
 def _similar(model: Model, rows: Sequence[Row]) -> list[float]:
-    firsts, seconds = (
-        model.embed(_column(rows, role), normalize=True) for role in ("first", "second")
-    )
-    return [float(cosine) for cosine in (firsts * seconds).sum(-1)]  # of unit vectors
+    firsts, seconds = (model.embed(_column(rows, role)) for role in ("first", "second"))
+    kind = model.vectors.similarity
+    pairs = zip(firsts, seconds, strict=True)
+    return [float(compare(a[None], b[None], kind)[0, 0]) for a, b in pairs]
 
 
 def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:

@@ -36,20 +36,15 @@ from litebert.files import (
     write_bytes,
     write_json,
 )
+from litebert.folder import read_folder, write_folder
 from litebert.folder.config import build_config, doubts
-from litebert.folder.model import (
-    build_network,
-    head_of,
-    load_model,
-    read_weights,
-    save_model,
-    widen,
-    write_weights,
-)
+from litebert.folder.model import build_network
 from litebert.folder.names import GOOGLE, canonicalise, groups_on_disk, tensor_names
+from litebert.folder.weights import read_weights, widen, write_weights
 from litebert.interop import GoogleExport, ModelImport
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
-from litebert.interop.huggingface import copy_tokenizer, report_of
+from litebert.interop.huggingface import notes_on_tokenizer, report_of
+from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import read_vocabulary
 
 # as in the checkpoints of a run
@@ -217,9 +212,18 @@ def import_checkpoint(
         }
 
         vocabulary = tokenizer or _find_beside(prefix, _VOCABULARIES)
+        imported = loaded
+        if vocabulary is None:
+            notes.append(
+                "no tokenizer was found with the checkpoint: add one with"
+                " --tokenizer FILE"
+            )
+        else:
+            imported = replace(loaded, tokenizer=Tokenizer.load(vocabulary))
+            notes += notes_on_tokenizer(imported)
         step = None
         with staged_folder(output) as staged:
-            save_model(loaded.network, staged, also=idle)
+            write_folder(imported, staged, also=idle)
             # a variable that never had a gradient has no moments: zeros
             if has_optimizer:
                 moments = {
@@ -234,13 +238,6 @@ def import_checkpoint(
                 write_weights(staged / OPTIMIZER_FILE, moments)
                 step = int(bundle.read(_STEP)) if _STEP in entries else 0
                 write_json(staged / STATE_FILE, {"step": step})
-            if vocabulary is None:
-                notes.append(
-                    "no tokenizer was found with the checkpoint: add one with"
-                    " --tokenizer FILE"
-                )
-            else:
-                notes += copy_tokenizer(vocabulary, staged, settings)
     used = {wanted[name] for name in parameters.keys() - loaded.missing} | {
         _POOLER[name] for name in idle
     }
@@ -350,9 +347,10 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     `output` is a prefix such as `folder/model.ckpt-best`, or a folder, which gets a
     checkpoint of that name.
     """
-    network = load_model(model).network
-    config = network.config
-    head = head_of(network)
+    source = read_folder(model)
+    network = source.network
+    config = source.config
+    head = source.head
     layers = config.num_hidden_layers
     groups = groups_on_disk(config)
     is_other = any(
@@ -439,7 +437,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
             " omitted"
         )
     if network.albert.pooler is None:
-        stored = canonicalise(read_weights(model)[0], model)
+        stored = canonicalise(read_weights(model).tensors)[0]
         if not _POOLER.keys() <= stored.keys():
             notes.append(
                 "the pooler, which Google's graph has but this head does not use, is"

@@ -11,30 +11,18 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from litebert.config import AlbertConfig, Precision
+from litebert.config import Precision
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.fast import DTYPES, pack
 from litebert.files import require_new, staged_folder
-from litebert.folder import (
-    read_head,
-    read_sentence_vectors,
-    save_model,
-    weights_path,
-    write_sentence_transformers,
-)
+from litebert.folder import ModelFolder, read_head, weights_path, write_folder
 from litebert.folder.config import architecture, doubts, parse_config, read_layout
-from litebert.folder.model import (
-    INDEX_FILE,
-    LoadedModel,
-    build_network,
-    head_of,
-    read_weights,
-)
-from litebert.folder.names import BERT
+from litebert.folder.model import build_network
+from litebert.folder.storage import read_beside
+from litebert.folder.weights import INDEX_FILE, read_weights
 from litebert.hub import locate
 from litebert.interop import ModelImport
 from litebert.nn import Albert, Batch
-from litebert.tokenizer import Tokenizer
 
 PICKLED_FILE = "pytorch_model.bin"
 _WITHOUT = {
@@ -67,7 +55,7 @@ def import_model(
         or weights_path(source).is_file()
         or (source / INDEX_FILE).is_file()
     ):
-        tensors, _ = read_weights(source)
+        tensors = read_weights(source).tensors
     elif legacy_pickle:
         tensors = read_torch_file(pickled)
     else:
@@ -88,6 +76,8 @@ def import_model(
     loaded = build_network(
         tensors, config, read_head(source), source=source, layout=layout
     )
+    model = read_beside(loaded, source)
+    model.require_vectors()
 
     # What is missing and what is doubtful
     notes = [
@@ -99,39 +89,32 @@ def import_model(
         for name, note in doubts(config).items()
         if name != "hidden_act" or activation is None
     ]
-    notes += loaded.notes if layout is BERT else ()
+    notes += loaded.notes
+    notes += notes_on_tokenizer(model)
     with staged_folder(output) as staged:
-        save_model(loaded.network, staged)
-        try:
-            notes += copy_tokenizer(source, staged, config)
-        except NoVocabularyError as error:
-            notes.append(
-                f"{error.what}: add spiece.model or vocab.txt to work on texts"
-            )
-        if vectors := read_sentence_vectors(source):
-            write_sentence_transformers(staged, vectors)
-    return report_of(source, output, loaded, notes)
+        write_folder(model, staged)
+    return report_of(source, output, model, notes)
 
 
-def copy_tokenizer(source: Path, folder: Path, config: AlbertConfig) -> list[str]:
-    """Write the tokenizer at `source` into a model folder; return a note if it does not
-    fit.
+def notes_on_tokenizer(model: ModelFolder) -> list[str]:
+    """Return a note if the tokenizer of an imported model is missing, or does not fit
+    the network.
     """
-    tokenizer = Tokenizer.load(source)
-    tokenizer.save(folder, max_length=config.max_position_embeddings)
-    fits = tokenizer.vocab_size == config.vocab_size
-    return (
-        []
-        if fits
-        else [
-            f"the tokenizer has {tokenizer.vocab_size:,} pieces, the network"
-            f" {config.vocab_size:,}"
-        ]
-    )
+    if model.tokenizer is None:
+        try:
+            model.require_tokenizer()
+        except NoVocabularyError as error:
+            return [f"{error.what}: add spiece.model or vocab.txt to work on texts"]
+    assert model.tokenizer is not None
+    num_pieces = model.tokenizer.vocab_size
+    num_vectors = model.config.vocab_size
+    if num_pieces == num_vectors:
+        return []
+    return [f"the tokenizer has {num_pieces:,} pieces, the network {num_vectors:,}"]
 
 
 def report_of(
-    source: Path, output: Path, loaded: LoadedModel, notes: Iterable[str]
+    source: Path, output: Path, loaded: ModelFolder, notes: Iterable[str]
 ) -> ModelImport:
     """Return the report of an import."""
     parameters = {
@@ -142,7 +125,7 @@ def report_of(
     return ModelImport(
         source=str(source),
         output=str(output),
-        architecture=architecture(head_of(loaded.network), parameters),
+        architecture=architecture(loaded.head, parameters),
         num_parameters=sum(each.numel() for each in parameters.values()),
         optimizer_step=None,
         missing=tuple(sorted(loaded.missing)),

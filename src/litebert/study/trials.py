@@ -5,7 +5,7 @@ them, record the results.
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, accelerate
 from litebert.files import hash_file, read_json, write_json
-from litebert.folder import fill_gaps, load_model, read_config
+from litebert.folder import fill_gaps, read_config, read_folder
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader, Sampling
 from litebert.rng import random_bits
@@ -161,13 +161,14 @@ class Bench:
             source = self.folder(before, seed) / "run" / "model"
             start = folder / "start"
             if not (start / "config.json").is_file():
-                network = load_model(source).network
+                model = read_folder(source)
+                network = model.network
                 depth = variant.num_layers(self.scale)
                 deeper = AlbertForPretraining(
                     network.config.model_copy(update={"num_hidden_layers": depth})
                 )
                 deeper.load_state_dict(network.state_dict())
-                write_model(start, deeper, Tokenizer.load(source))
+                write_model(start, replace(model, network=deeper))
             # The start defines the shape.
             words = (
                 *(w for w in words if not w.startswith(("model.", "start."))),
@@ -226,7 +227,7 @@ def _interrupted(what: str, step: int) -> LitebertError:
 
 
 def _network(folder: Path) -> AlbertForPretraining:
-    network = fill_gaps(load_model(folder / "run" / "model", dtype=DTYPES["fp32"]))
+    network = fill_gaps(read_folder(folder / "run" / "model", dtype=DTYPES["fp32"]))
     assert isinstance(network, AlbertForPretraining)
     return network
 

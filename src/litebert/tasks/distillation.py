@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litebert.config import DistilConfig, Pooling
+from litebert.config import DistilConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import is_int8, sum_dtype
-from litebert.folder import SentenceVectors, load_model, read_sentence_vectors
+from litebert.folder import SentenceVectors, read_folder
 from litebert.nn import (
     PRETRAINING_HEADS,
     Albert,
@@ -65,12 +65,12 @@ class Teacher:
         tokenizer: Tokenizer,
         student: Tokenizer,
         *,
-        pooling: Pooling = "mean",
+        vectors: SentenceVectors | None = None,
     ) -> None:
         self.encoder = encoder.eval()
         self.tokenizer = tokenizer
         self.student = student
-        self.pooling = pooling
+        self.vectors = vectors or SentenceVectors()
         self._texts = [
             "?" if index == student.unk_id else text
             for index, text in enumerate(student.texts)
@@ -78,18 +78,18 @@ class Teacher:
 
     @classmethod
     def load(cls, folder: Path, student: Tokenizer, *, dtype: torch.dtype) -> "Teacher":
-        """Read a model folder; a sentence-transformers folder also defines the
-        pooling.
+        """Read a model folder; a sentence-transformers folder also defines how texts
+        become vectors.
         """
-        vectors = read_sentence_vectors(folder) or SentenceVectors()
-        network = load_model(folder, dtype=dtype, for_inference=True).network
-        if is_int8(network.albert):
+        model = read_folder(folder, dtype=dtype, for_inference=True)
+        if is_int8(model.network.albert):
             what = f"{folder} is an eight-bit model, which cannot teach"
             raise LitebertError(
                 "LB-664", what, next="distil the model that it was made from"
             )
+        tokenizer = model.require_tokenizer()
         return cls(
-            network.albert, Tokenizer.load(folder), student, pooling=vectors.pooling
+            model.network.albert, tokenizer, student, vectors=model.require_vectors()
         )
 
     @torch.no_grad()
@@ -143,7 +143,7 @@ class Teacher:
             targets.append(
                 ((sums[stop] - sums[first]) / (stop - first)[:, None]).float()
             )
-        return kept, targets, pool_rows(states[-1].float(), batch, self.pooling)
+        return kept, targets, pool_rows(states[-1].float(), batch, self.vectors.pooling)
 
 
 def align(
@@ -424,7 +424,9 @@ class Distillation(Task[Lesson]):
             total = total + self.distil.pretraining * learnt.total
             return Loss(total, torch.cat([learnt.sums, sums, sums.new_zeros(2)]))
         assert work.vectors is not None
-        vectors = pool_rows(states[-1].float(), work.batch, self.teacher.pooling)
+        vectors = pool_rows(
+            states[-1].float(), work.batch, self.teacher.vectors.pooling
+        )
         # (texts,)
         distances = 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)
         (num_texts,) = work.world.totals(len(distances))

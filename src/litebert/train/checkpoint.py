@@ -8,7 +8,7 @@ a temporary name and then renamed (`files.staged_folder`).
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -26,11 +26,10 @@ from litebert.errors import (
     free_bytes,
 )
 from litebert.files import Json
-from litebert.folder import load_model, save_model
+from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors
 from litebert.runs import Run
-from litebert.tokenizer import Tokenizer
 from litebert.train.run import write_model
 
 FORMAT_VERSION = 1
@@ -72,7 +71,8 @@ class Checkpoints:
     folder: Path
     keep: int
     keep_every: int | None = None
-    tokenizer: Tokenizer | None = None
+    # what is written beside the weights, so that a checkpoint is a whole model
+    model: ModelFolder | None = None
 
     def save(
         self, network: Network, optimizer: MomentOptimizer, progress: RunProgress
@@ -93,11 +93,8 @@ class Checkpoints:
             raise NonFiniteError("LB-541", what, expected=expected, next=advice)
         final = self.folder / f"step-{progress.step:09d}"
         with files.staged_folder(final) as staged:
-            save_model(network, staged)
-            if self.tokenizer:  # with it, a checkpoint can be used as a model
-                self.tokenizer.save(
-                    staged, max_length=network.config.max_position_embeddings
-                )
+            model = replace(self.model or ModelFolder(network), network=network)
+            write_folder(model, staged)
             moments = {
                 name: tensor.cpu().contiguous() for name, tensor in tensors.items()
             }
@@ -135,7 +132,7 @@ class Checkpoints:
         for path in self.newest_first():
             try:
                 verify(path)
-                loaded = load_model(path)
+                loaded = read_folder(path)
                 tensors = load_file(path / OPTIMIZER_FILE)
                 progress = files.read_json(path / STATE_FILE, command=AGAIN)
                 RunProgress.model_validate(progress)
@@ -288,26 +285,27 @@ def average_checkpoints(
     chosen = every[:last]
     for path in chosen:
         verify(path)
-    write_model(output, mean_network(chosen), Tokenizer.load(chosen[0]))
+    write_model(output, mean_model(chosen))
     return sorted(map(step_of, chosen))
 
 
 @torch.no_grad()
-def mean_network(folders: Sequence[Path], weights: Sequence[float] = ()) -> Network:
-    """Return a network with the mean weights of all folders, summed in float64.
+def mean_model(folders: Sequence[Path], weights: Sequence[float] = ()) -> ModelFolder:
+    """Return the first model with the mean weights of all folders, summed in float64.
 
     The models must have the same shape; `weights` are their shares, equal by default.
     """
     shares = weights or [1.0] * len(folders)
-    network = load_model(folders[0]).network
+    model = read_folder(folders[0])
+    network = model.network
     sums = {
         name: tensor.double() * shares[0]
         for name, tensor in network.state_dict().items()
     }
     for folder, share in zip(folders[1:], shares[1:], strict=True):
-        for name, tensor in load_model(folder).network.state_dict().items():
+        for name, tensor in read_folder(folder).network.state_dict().items():
             sums[name] += tensor.double() * share
     network.load_state_dict(
         {name: (x / sum(shares)).float() for name, x in sums.items()}
     )
-    return network
+    return model

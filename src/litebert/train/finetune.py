@@ -21,11 +21,10 @@ from litebert.errors import LitebertError
 from litebert.fast import DTYPES, checkpoint_gradients
 from litebert.files import write_json, write_text
 from litebert.folder import (
+    ModelFolder,
     hash_weights,
-    load_model,
-    read_config,
-    read_head,
-    read_sentence_vectors,
+    read_folder,
+    read_shape,
     start_from,
 )
 from litebert.hub import locate
@@ -95,7 +94,6 @@ def finetune(
             prepared, resolved=Resolved(config, prepared.resolved.origins)
         )
         settings = config.train
-        tokenizer = prepared.tokenizer
         key = prepared.key_measure
         family = prepared.dataset.family
         held_out = prepared.held_out
@@ -108,7 +106,11 @@ def finetune(
                 torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0))
             )
             log = RunLog(opened, settings, is_quiet)
-            start = None if config.model.random else start_from(network, prepared.start)
+            start = (
+                None
+                if config.model.random
+                else start_from(network, prepared.start_folder)
+            )
             network.to(choose_device(settings.device)).train()
             if start is None:
                 log.say(
@@ -136,7 +138,8 @@ def finetune(
             task = Finetuning(
                 network, family, prepared.features, held_out, settings, teacher, world
             )
-            if not train(task, config, log, optimizer, tokenizer, key_measure=key):
+            model = ModelFolder(network, prepared.tokenizer, prepared.start.vectors)
+            if not train(task, config, log, optimizer, model, key_measure=key):
                 return opened.exit_code()
         if not world.is_first:
             return 0
@@ -175,7 +178,7 @@ def finetune(
                 folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True)
             )
             write_card(folder / "best")
-            write_model(folder / "model", network, tokenizer, has_card=True)
+            write_model(folder / "model", model, has_card=True)
         return 0
 
 
@@ -191,8 +194,7 @@ class Prepared:
     resolved: Resolved[FinetuneConfig]
     network_config: AlbertConfig
     dataset: Dataset[Any, Any]
-    tokenizer: Tokenizer
-    start: Path
+    start: ModelFolder  # without its weights
     features: list[Feature]
     held_out: Mapping[str, LabelledSet]
     baseline: dict[str, float]
@@ -201,6 +203,15 @@ class Prepared:
     @property
     def config(self) -> FinetuneConfig:
         return self.resolved.config
+
+    @property
+    def start_folder(self) -> Path:
+        assert self.start.source is not None, "a start is read from a folder"
+        return self.start.source
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.start.require_tokenizer()
 
     @property
     def mean_tokens(self) -> float:
@@ -237,9 +248,9 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     """Read the data and the model's shape, and choose the defaults; write nothing."""
     config = resolved.config
     train = resolved.config.train
-    start = locate(config.model.start)
-    tokenizer = Tokenizer.load(start)
-    shape = read_config(start)
+    start = read_shape(config.model.start)
+    tokenizer = start.require_tokenizer()
+    shape = start.config
     dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
 
     # By default a classifier's head reads the mean of the tokens if the starting model
@@ -315,7 +326,9 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         "task": dataset.name,
         **dataset.settled,
     }
-    described["start"] = None if config.model.random else hash_weights(start)
+    described["start"] = (
+        None if config.model.random else hash_weights(locate(config.model.start))
+    )
     described["shape of the start"] = shape.model_dump(
         mode="json", exclude_defaults=True
     )
@@ -323,14 +336,15 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         run = Path(config.teacher.run)
         teacher = run / "model" if is_run(run) else locate(config.teacher.run)
         described["teacher"] = hash_weights(teacher)
-        network = load_model(teacher).network.to(choose_device(train.device))
+        taught = read_folder(teacher)
+        network = taught.network.to(choose_device(train.device))
         longest = min(config.task.max_length, network.config.max_position_embeddings)
         features = add_teacher_logits(
             family,
             features,
             examples,
             network,
-            Tokenizer.load(teacher),
+            taught.require_tokenizer(),
             max_length=longest,
         )
     described |= {
@@ -376,7 +390,6 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         ),
         network_config=shape,
         dataset=dataset,
-        tokenizer=tokenizer,
         start=start,
         features=features,
         held_out=held_out,
@@ -392,17 +405,13 @@ def _hash_examples(examples: Sequence[Example]) -> str:
     return digest.hexdigest()
 
 
-def _gives_means(start: Path) -> bool:
-    if head := read_head(start):
-        return head.record.reads_texts
-    try:
-        vectors = read_sentence_vectors(start)
-    except LitebertError as error:
-        # unsupported vectors; the encoder can be trained all the same
-        if error.code != "LB-672":
-            raise
-        return False
-    return vectors is not None and vectors.pooling == "mean"
+def _gives_means(start: ModelFolder) -> bool:
+    """Return whether a model reads the mean of the tokens: by its head, or else by how
+    it makes vectors.
+    """
+    if start.head is not None:
+        return start.head.record.reads_texts
+    return start.vectors is not None and start.vectors.pooling == "mean"
 
 
 def plan_finetuning(

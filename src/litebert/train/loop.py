@@ -24,6 +24,7 @@ from litebert.distributed import ALONE, World, world_size
 from litebert.errors import LitebertError, NonFiniteError
 from litebert.fast import DTYPES, checkpoint_gradients, sum_dtype
 from litebert.files import sync_file
+from litebert.folder import ModelFolder
 from litebert.nn import AlbertForPretraining, Batch, device_of
 from litebert.optim import (
     MomentOptimizer,
@@ -35,7 +36,6 @@ from litebert.optim import (
 )
 from litebert.runs import METRICS_FILE, Run
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, Task, Work
-from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.run import RunLog, memory_bytes, threads, write_model
 
@@ -60,7 +60,7 @@ def train(
     config: PretrainConfig | FinetuneConfig,
     log: RunLog,
     optimizer: MomentOptimizer,
-    tokenizer: Tokenizer,
+    model: ModelFolder,
     *,
     key_measure: str | None = None,
 ) -> bool:
@@ -80,7 +80,7 @@ def train(
         folder / "checkpoints",
         settings.keep_checkpoints,
         settings.keep_every,
-        tokenizer,
+        model,
     )
     if world.is_first:
         checkpoints.require_disk(sum(p.numel() for p in network.parameters()))
@@ -128,7 +128,7 @@ def train(
             value = measures.get(key, -math.inf)
             if world.is_first and best < value < math.inf:
                 best = value
-                write_model(folder / "best", network, tokenizer)
+                write_model(folder / "best", model)
         return measures
 
     if progress.step == 0 and settings.eval_at_start:

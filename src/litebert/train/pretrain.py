@@ -17,7 +17,14 @@ from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, checkpoint_gradients
 from litebert.files import Json
-from litebert.folder import hash_weights, read_config, start_from
+from litebert.folder import (
+    ModelFolder,
+    SentenceVectors,
+    hash_weights,
+    read_config,
+    read_shape,
+    start_from,
+)
 from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
@@ -141,14 +148,25 @@ def pretrain(
                 )
             task = task_of(network, config, sources, teacher, world)
             key = "masked_lm_accuracy" if settings.keep_best else None
-            if not train(
-                task, config, log, optimizer, sources.tokenizer, key_measure=key
-            ):
+            vectors = vectors_of(config, teacher)
+            model = ModelFolder(network, sources.tokenizer, vectors)
+            if not train(task, config, log, optimizer, model, key_measure=key):
                 return opened.exit_code()
         if world.is_first:
             with use_average(optimizer):
-                write_model(folder / "model", network, sources.tokenizer, has_card=True)
+                write_model(folder / "model", model, has_card=True)
         return 0
+
+
+def vectors_of(
+    config: PretrainConfig, teacher: Teacher | None
+) -> SentenceVectors | None:
+    """Return how the model makes vectors: as its teacher or the model that it starts
+    from; None if neither says it.
+    """
+    if teacher is not None:
+        return teacher.vectors
+    return read_shape(config.start.model).vectors if config.start.model else None
 
 
 def task_of(

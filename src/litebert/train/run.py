@@ -31,13 +31,11 @@ from litebert.errors import (
     show_status,
 )
 from litebert.files import Json
-from litebert.folder import save_model
+from litebert.folder import ModelFolder, write_folder
 from litebert.hub.card import write_card
-from litebert.nn import Network
 from litebert.settings import Resolved, difference, flatten
 from litebert.system import HANGUP, STOP_SIGNALS, peak_memory_bytes
 from litebert.tasks.pretraining import pretraining_measures
-from litebert.tokenizer import Tokenizer
 
 # settings that affect neither the data nor the numbers: a run may resume with other
 # values
@@ -265,13 +263,10 @@ def threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def write_model(
-    folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False
-) -> None:
-    """Write a model with its tokenizer, and optionally its card, atomically."""
+def write_model(folder: Path, model: ModelFolder, *, has_card: bool = False) -> None:
+    """Write a model folder, and optionally its card, atomically."""
     with files.staged_folder(folder) as staged:
-        save_model(network, staged)
-        tokenizer.save(staged, max_length=network.config.max_position_embeddings)
+        write_folder(model, staged)
         if has_card:
             write_card(staged, name=str(folder))
 

@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.folder import save_model
+from litebert.folder import ModelFolder, write_folder
 from litebert.interop import ExportReport
 from litebert.interop.export import program
 from litebert.interop.export.onnx import export_onnx, quantise, runner, to_graph
@@ -107,7 +107,7 @@ def folder_of(
     @cache
     def folder(kind: str) -> Path:
         place = tmp_path_factory.mktemp(kind)
-        save_model(build(kind), place)
+        write_folder(ModelFolder(build(kind)), place)
         tokenizer.save(place)
         return place
 
@@ -378,13 +378,13 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
         folder_of("pretraining"),
         *(tmp_path / name for name in ("bare", "local", "coarse")),
     )
-    save_model(build(), bare)
-    save_model(build(attention="local", attention_window=2), local)
+    write_folder(ModelFolder(build()), bare)
+    write_folder(ModelFolder(build(attention="local", attention_window=2)), local)
     network = build(num_hidden_layers=1)
     # a feature that is never read, but takes up the whole 8-bit range
     network.albert.embedding.norm.bias[0] = 1e5
     network.albert.embedding.projection.weight[:, 0] = 0
-    save_model(network, coarse)
+    write_folder(ModelFolder(network), coarse)
     for folder in (local, coarse):
         tokenizer.save(folder)
     (tmp_path / "old.onnx").write_bytes(b"old")

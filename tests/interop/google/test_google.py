@@ -19,7 +19,7 @@ from torch import Tensor
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.folder import load_model, read_head, save_model
+from litebert.folder import ModelFolder, read_folder, read_head, write_folder
 from litebert.interop.bundle import read_bundle, read_table, write_bundle
 from litebert.interop.google import (
     export_checkpoint,
@@ -48,8 +48,11 @@ def _variables(prefix: Path) -> dict[str, Tensor]:
 
 def _saved(folder: Path, head: HeadConfig | None = None, **changes: object) -> Path:
     config = SHAPE.model_copy(update=changes)
-    save_model(
-        AlbertForTask(config, head) if head else AlbertForPretraining(config), folder
+    write_folder(
+        ModelFolder(
+            AlbertForTask(config, head) if head else AlbertForPretraining(config)
+        ),
+        folder,
     )
     return folder
 
@@ -155,7 +158,7 @@ def test_every_variable_is_imported_under_its_name_and_exported_bit_for_bit(
             theirs[variable].T if variable.endswith("/kernel") else theirs[variable],
         ), ours
     assert report.unused == ()
-    loaded = load_model(tmp_path / "model")
+    loaded = read_folder(tmp_path / "model")
     assert loaded.unused == (
         ("albert.pooler.bias", "albert.pooler.weight") if "spans" in name else ()
     )
@@ -247,7 +250,7 @@ def test_the_optimizer_is_kept_on_request_and_missing_moments_are_zeros(
         }
         assert kept["albert.pooler.bias/adam_v"].any()
         assert bool(kept["albert.pooler.weight/adam_v"].any()) == (step == 7)
-        network = load_model(model).network
+        network = read_folder(model).network
         optimizer = AdamW(
             parameter_groups(network.named_parameters(), weight_decay=0.01)
         )
@@ -449,8 +452,8 @@ def test_partial_sharing_becomes_the_unshared_layers_it_equals(
     model = _saved(tmp_path / "model", sharing=sharing, inner_group_num=2)
     report = export_checkpoint(model, tmp_path / "out")
     import_checkpoint(tmp_path / "out", tmp_path / "again")
-    unshared = load_model(tmp_path / "again").network
-    shared = load_model(model).network
+    unshared = read_folder(tmp_path / "again").network
+    shared = read_folder(model).network
     assert unshared.config.num_hidden_groups == 4 and any(
         sharing in note for note in report.notes
     )

@@ -21,7 +21,8 @@ import torch
 
 from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.files import Json, read_capped, require_new, staged_folder, write_bytes
-from litebert.folder.config import SentenceVectors, read_head, read_sentence_vectors
+from litebert.folder import SentenceVectors, read_head
+from litebert.folder.vectors import read_sentence_vectors
 from litebert.interop import ExportReport
 from litebert.interop.export import program
 from litebert.privacy import cache_folder
@@ -299,7 +300,7 @@ def export_web(
         "verbs": list(verbs),
         "pooling": vectors.pooling,
         "max_length": vectors.max_length,
-        "prompt": vectors.prompt,
+        "prompt": vectors.prompt(),
         "positions": source.network.config.max_position_embeddings,
         **(
             {"labels": list(head.labels), "problem": head.problem_type}

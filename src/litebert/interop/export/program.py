@@ -26,7 +26,7 @@ from torch.export import Dim, ExportedProgram
 from litebert.config import ATTENTION_KINDS
 from litebert.errors import LitebertError
 from litebert.files import require_new, write_bytes
-from litebert.folder.model import load_model
+from litebert.folder import read_folder
 from litebert.interop import ExportReport, Parity
 from litebert.nn import (
     Albert,
@@ -368,7 +368,7 @@ def open_source(
     """Load a model folder to export, with its head or without; `has_states` adds hidden
     states to a head's outputs.
     """
-    loaded = load_model(folder)
+    loaded = read_folder(folder)
     attention = loaded.network.config.attention
     if not ATTENTION_KINDS[attention].is_full:
         raise LitebertError(
@@ -377,7 +377,7 @@ def open_source(
             next="use the model with litebert",
         )
     rectangle = pad_network(loaded.network, has_head=has_head, has_states=has_states)
-    return SourceModel(loaded.network, rectangle, Tokenizer.load(folder))
+    return SourceModel(loaded.network, rectangle, loaded.require_tokenizer())
 
 
 def require_free(output: Path, *, suffix: str, source: Path) -> dict[Path, bytes]:

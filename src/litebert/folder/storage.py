@@ -1,0 +1,271 @@
+"""The one reader and the one writer of model folders.
+
+A folder has `config.json`, the weights, the tokenizer and, if it makes vectors of
+texts, the files of sentence-transformers. Whatever reads or writes a model passes
+through here, so nothing that travels with the weights is forgotten.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from litebert.config import ATTENTION_KINDS, AlbertConfig
+from litebert.errors import NoVocabularyError
+from litebert.fast import is_int8, pack, refuse_non_finite
+from litebert.folder import names as on_disk
+from litebert.folder.config import (
+    doubts_about,
+    read_head,
+    read_layout,
+    settings_of_weights,
+    write_config,
+)
+from litebert.folder.model import ModelFolder, build_network, head_of
+from litebert.folder.vectors import (
+    MODULES_FILE,
+    VectorsError,
+    read_sentence_vectors,
+    write_sentence_transformers,
+)
+from litebert.folder.weights import (
+    INT8_FILE,
+    OTHER_FILE,
+    WEIGHTS_FILE,
+    Weights,
+    read_weights,
+    release,
+    write_weights,
+)
+from litebert.hub import locate
+from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.tokenizer import Tokenizer
+
+# parameters with one row per piece
+_BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")
+
+
+# ---- reading -------------------------------------------------------------------------
+
+
+def read_folder(
+    path_or_name: str | PathLike[str],
+    *,
+    dtype: torch.dtype = torch.float32,
+    for_inference: bool = False,
+) -> ModelFolder:
+    """Read a model folder or a run, or a model from the Hub by its name; parameters that
+    its file lacks are listed in `missing` and get no values.
+
+    For inference the weights are packed, and may be eight-bit; `dtype` is for
+    activations. An incomplete encoder or task head is an error; the two pretraining
+    heads and the pooler may be missing, as in many files on the Hub.
+    """
+    folder = locate(path_or_name)
+    layout, config = read_layout(folder)
+    weights = read_weights(folder)
+    model = build_network(
+        weights.tensors,
+        config,
+        read_head(folder),
+        source=folder,
+        layout=layout,
+        dtype=dtype,
+        for_inference=for_inference,
+    )
+    if for_inference:
+        pack(model.network.albert)
+        refuse_non_finite(model.network)
+        release(t for t in model.network.state_dict().values() if not t.is_meta)
+    notes = model.notes + _notes_on(weights, config, is_albert=layout is on_disk.ALBERT)
+    return read_beside(replace(model, notes=notes), folder)
+
+
+def read_shape(path_or_name: str | PathLike[str]) -> ModelFolder:
+    """Read a model folder without its weights: no parameter has a value."""
+    folder = locate(path_or_name)
+    config = read_layout(folder)[1]
+    head = read_head(folder)
+    network: Network
+    with torch.device("meta"):
+        network = AlbertForPretraining(config)
+        if head is not None:
+            network = AlbertForTask(config, head)
+    missing = frozenset(network.state_dict())
+    return read_beside(ModelFolder(network, source=folder, missing=missing), folder)
+
+
+def read_beside(model: ModelFolder, folder: Path) -> ModelFolder:
+    """Add what a folder has beside the weights: the tokenizer, and how texts become
+    vectors.
+    """
+    tokenizer = None
+    vectors = None
+    notes = model.notes
+    # Without a usable tokenizer or vectors, the network can still be read; whoever
+    # needs them calls `require_tokenizer` and `require_vectors`, which raise.
+    with suppress(NoVocabularyError):
+        tokenizer = Tokenizer.load(folder)
+    try:
+        vectors = read_sentence_vectors(folder, hidden_size=model.config.hidden_size)
+    except VectorsError as error:
+        notes = (*notes, f"{error.what}: {error.received}")
+    return replace(model, tokenizer=tokenizer, vectors=vectors, notes=notes)
+
+
+def _notes_on(
+    weights: Weights, config: AlbertConfig, *, is_albert: bool
+) -> tuple[str, ...]:
+    """Return notes on weights whose origin or whose configuration is uncertain."""
+    notes = list[str]()
+    if weights.unhashed:
+        # published by others: what litebert wrote has hashes
+        notes += doubts_about(config) if is_albert else ()
+        more = len(weights.unhashed) - 1
+        others = f" and {more} more" if more else ""
+        notes.append(
+            f"{weights.unhashed[0]}{others} has no hash: damage to its weights cannot"
+            " be detected. Saving writes one."
+        )
+    current = settings_of_weights(config)
+    changed = [
+        f"{name} is {current[name]}, was {value}"
+        for name, value in weights.settings.items()
+        if name in current and current[name] != value
+    ]
+    if changed:
+        notes.append(
+            "config.json was changed after the weights were saved:"
+            f" {'; '.join(changed)}. The model computes something else than when it was"
+            " saved."
+        )
+    return tuple(notes)
+
+
+# ---- writing -------------------------------------------------------------------------
+
+
+def write_folder(
+    model: ModelFolder,
+    folder: Path,
+    *,
+    dtype: torch.dtype = torch.float32,
+    also: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write config.json, the weights, the tokenizer, and how texts become vectors.
+
+    An eight-bit network is written to model-int8.safetensors, and one with a kind of
+    attention that only litebert has to model-local.safetensors, or whatever its name
+    is. transformers does not look there; under the usual name it would replace
+    eight-bit weights with random ones, and compute full attention instead of another
+    kind.
+
+    Parameters without values, which the network's own file lacked, or that were never
+    trained are not written. The tensors in `also`, keyed by their names on disk, are.
+    """
+    network = model.network
+    config = model.config
+    untrained = getattr(network, "untrained", ())
+    parameters = {
+        name: tensor
+        for name, tensor in network.state_dict().items()
+        if not tensor.is_meta and name not in untrained
+    }
+    kind = str(dtype).removeprefix("torch.")
+    write_config(config, folder, head=model.head, parameters=parameters, dtype=kind)
+
+    tensors = dict[str, Tensor]()
+    for name, tensor in parameters.items():
+        for place in on_disk.tensor_names(name, config, model.head):
+            tensors[place] = tensor.detach().clone()
+    tensors |= also or {}
+    if not config.projects_embeddings:
+        tensors |= on_disk.identity_projection(config)
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point():
+            tensors[name] = tensor.to(dtype)
+    write_weights(folder / _file_for(network), tensors, settings_of_weights(config))
+
+    if model.tokenizer is not None:
+        model.tokenizer.save(folder, max_length=config.max_position_embeddings)
+    # a folder that is written again has no vectors but these
+    (folder / MODULES_FILE).unlink(missing_ok=True)
+    if model.vectors is not None:
+        write_sentence_transformers(folder, model.vectors)
+
+
+def _file_for(network: Network) -> str:
+    """Return the name of the file for the weights of a network."""
+    if is_int8(network.albert):
+        return INT8_FILE
+    attention = network.config.attention
+    if ATTENTION_KINDS[attention].is_full:
+        return WEIGHTS_FILE
+    return OTHER_FILE.format(attention)
+
+
+# ---- a network that is to be trained -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Start:
+    """Which parameters were not copied, and the notes of the model that was loaded."""
+
+    fresh: tuple[str, ...]  # these stay random
+    dropped: tuple[str, ...]  # these are not used
+    notes: tuple[str, ...] = ()
+
+
+@torch.no_grad()
+def start_from(
+    network: Network, folder: Path, *, rows: Sequence[Sequence[int]] | None = None
+) -> Start:
+    """Copy the folder's encoder into a network that is to be trained, and its head if
+    both heads are the same.
+
+    A head of another kind, or with other labels, is dropped and reported: so RTE can
+    start from MNLI (paper, footnote 4). Only pretraining heads and the pooler may be
+    missing in the folder.
+
+    For a new vocabulary, `rows` has, for each piece, the ids of the former pieces whose
+    mean it gets.
+    """
+    loaded = read_folder(folder)
+    target = network.state_dict()
+    source = {
+        name: tensor
+        for name, tensor in loaded.network.state_dict().items()
+        if name not in loaded.missing
+    }
+    if rows is not None:
+        for name in source.keys() & {*_BY_PIECE}:
+            former = source[name]
+            source[name] = torch.stack([former[list(ids)].mean(0) for ids in rows])
+    has_same_head = head_of(network) == loaded.head
+    kept_apart = () if has_same_head else ("head.", "exits.")
+    taken = {
+        name for name in source if name in target and not name.startswith(kept_apart)
+    }
+    for name in taken:
+        target[name].copy_(source[name])
+    return Start(
+        fresh=tuple(sorted(set(target) - taken)),
+        dropped=tuple(sorted(set(source) - taken)),
+        notes=loaded.notes,
+    )
+
+
+def fill_gaps(model: ModelFolder) -> Network:
+    """Return the network with zeros for what its file lacks: the answers of such a head
+    are all equally likely.
+    """
+    shapes = model.network.state_dict()
+    zeros = {
+        name: torch.zeros_like(shapes[name], device="cpu") for name in model.missing
+    }
+    model.network.load_state_dict(zeros, strict=False, assign=True)
+    return model.network

@@ -1,0 +1,259 @@
+"""The tensors of a model folder: safetensors files with a hash of what they hold.
+
+A folder has one file, or several that an index lists. Nothing in a file is trusted:
+its header is checked before anything is allocated, pickles are never opened, and if
+the file has a hash, it must be that of its contents.
+"""
+
+import ctypes
+import hashlib
+import json
+import mmap
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from litebert.config import ATTENTION_KINDS
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json, hash_file, parse_json, read_json, write_stream
+from litebert.folder.names import damaged_model
+
+WEIGHTS_FILE = "model.safetensors"
+INT8_FILE = "model-int8.safetensors"
+OTHER_FILE = "model-{}.safetensors"  # for a kind of attention
+INDEX_FILE = "model.safetensors.index.json"
+_HEADER_LIMIT = 1 << 20  # some 10,000 tensors; parsing takes forty times as much memory
+# MADV_PAGEOUT (Linux 5.4): unlike MADV_DONTNEED it loses nothing that was written
+_PAGEOUT = 21
+
+# The metadata key for the hash of a file, computed with _NO_HASH in its place;
+# transformers ignores it. Most processors compute SHA-256 in hardware, five times as
+# fast as hashlib's blake2b.
+_HASH = "sha256"
+_NO_HASH = b"0" * 64
+# The metadata key for the settings of config.json that the weights were computed with,
+# as JSON. transformers drops it when it saves the model again.
+_SETTINGS = "config"
+_PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_OTHER_FORMATS = (".bin", ".h5", ".msgpack", ".index")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The tensors of a folder by their names on disk, mapped from its files."""
+
+    tensors: dict[str, Tensor]
+    unhashed: tuple[str, ...]  # names of files in which damage cannot be detected
+    # the settings that config.json had when the weights were written
+    settings: Mapping[str, Json]
+
+
+# ---- writing -------------------------------------------------------------------------
+
+
+def write_weights(
+    path: Path, tensors: dict[str, Tensor], settings: Mapping[str, Json] | None = None
+) -> None:
+    """Write tensors as one safetensors file with its hash, atomically.
+
+    `settings` are those of config.json that change what the weights compute.
+    """
+    stored = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    data = memoryview(save(stored, metadata={"format": "pt"}))
+    stop = 8 + int.from_bytes(data[:8], "little")
+
+    # The rest of the metadata is added by hand: the library writes several entries in
+    # an order that varies.
+    entries = f'"{_HASH}":"{_NO_HASH.decode()}"'
+    if settings:
+        written = json.dumps(json.dumps(dict(settings), separators=(",", ":")))
+        entries += f',"{_SETTINGS}":{written}'
+    begin = b'{"format":"pt"'
+    table = bytes(data[8:stop]).rstrip(b" ")
+    table = table.replace(begin, begin + b"," + entries.encode(), 1)
+    # tensors are aligned to 8 bytes
+    table += b" " * (-len(table) % 8)
+
+    header = len(table).to_bytes(8, "little") + table
+    digest = hashlib.sha256(header)
+    digest.update(data[stop:])
+    hashed = header.replace(_NO_HASH, digest.hexdigest().encode(), 1)
+    write_stream(path, (hashed, data[stop:]))
+
+
+# ---- which files ---------------------------------------------------------------------
+
+
+def weights_path(folder: Path) -> Path:
+    """Return the single file with the weights; model.safetensors if there is none."""
+    others = [OTHER_FILE.format(kind) for kind in ATTENTION_KINDS]
+    paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, *others)]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
+def hash_weights(folder: Path) -> str:
+    """Return the blake2b of a folder's weights in hex; of weights in several files,
+    those of all.
+    """
+    return " ".join(map(hash_file, sorted(folder.glob("*.safetensors"))))
+
+
+def weights_files(folder: Path) -> list[Path]:
+    """Return the files with the weights: a single one, or those that an index lists."""
+    single = weights_path(folder)
+    index = folder / INDEX_FILE
+    if single.is_file() or not index.is_file():
+        return [single]
+    listed = read_json(index, command=f"fetch {index} again").get("weight_map")
+    names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
+    outside = [name for name in names if Path(name).name != name or "\0" in name]
+    if not names or outside:
+        raise damaged_model(
+            "LB-608",
+            f"{index} does not list the files of a model",
+            ", ".join(outside[:3]) or "no weight_map",
+            "names of files in the same folder",
+        )
+    return [folder / name for name in names]
+
+
+# ---- reading -------------------------------------------------------------------------
+
+
+def read_weights(folder: Path) -> Weights:
+    """Map all tensors of a folder. Without a hash, unused tensors are never read."""
+    tensors = dict[str, Tensor]()
+    settings = dict[str, Json]()
+    unhashed = list[str]()
+    for path in weights_files(folder):
+        require_weights(path)
+        part = read_tensors(path)
+        tensors |= part.tensors
+        settings |= part.settings
+        unhashed += part.unhashed
+    return Weights(tensors, tuple(unhashed), settings)
+
+
+def read_tensors(path: Path) -> Weights:
+    """Map the tensors of one file, after its header and its hash are checked."""
+    header = _read_header(path)
+    try:
+        table: Any = parse_json(header[8:].decode(), distinct_keys=True)
+        tensors = load_file(path)  # it validates the header
+        metadata: dict[str, str] = table.get("__metadata__") or {}
+        settings: Any = parse_json(metadata.get(_SETTINGS, "{}"))
+        if not isinstance(settings, dict):
+            raise ValueError(f"settings that are a {type(settings).__name__}")
+    except (
+        SafetensorError,
+        ValueError,
+        OSError,
+        MemoryError,
+        RecursionError,
+    ) as error:
+        raise _incomplete(path, error) from error
+    stored = metadata.get(_HASH)
+    if not stored:
+        return Weights(tensors, (path.name,), settings)
+    _check_hash(path, header, stored)
+    return Weights(tensors, (), settings)
+
+
+def require_weights(path: Path) -> None:
+    """Raise unless there is such a file; say which other formats are there."""
+    if path.is_file():
+        return
+    folder = path.parent
+    others = [file.name for file in folder.glob("*") if file.suffix in _OTHER_FORMATS]
+    received = f"no {path.name}"
+    if others:
+        received += f", but {', '.join(sorted(others)[:3])}"
+    raise LitebertError(
+        "LB-602",
+        f"there are no weights in {folder}",
+        received=received,
+        next="litebert import --help lists what can be converted",
+    )
+
+
+def _read_header(path: Path) -> bytes:
+    """Return the header of a file with its size, both checked before anything else is
+    allocated.
+    """
+    with path.open("rb") as file:
+        start = file.read(8)
+        num_bytes = path.stat().st_size
+        size = int.from_bytes(start, "little")
+        if start.startswith(_PICKLES):
+            raise _incomplete(path, "a pickle, as torch.save writes it")
+        if len(start) < 8 or size > min(_HEADER_LIMIT, num_bytes - 8):
+            raise _incomplete(path, f"a header of {size:,} bytes in {num_bytes:,}")
+        return start + file.read(size)
+
+
+def _check_hash(path: Path, header: bytes, stored: str) -> None:
+    """Raise if the contents of a file are not those whose hash is stored in it."""
+    without_hash = header.replace(stored.encode(), _NO_HASH, 1)
+    with path.open("rb") as file:
+        file.seek(len(header))
+        begun = partial(hashlib.sha256, without_hash)
+        computed = hashlib.file_digest(file, begun).hexdigest()
+    if computed != stored:
+        raise damaged_model(
+            "LB-676",
+            f"the weights in {path} are not those that were saved",
+            f"SHA-256 {computed[:16]}…",
+            f"SHA-256 {stored[:16]}…, written into the file with them",
+        )
+
+
+def _incomplete(path: Path, received: object) -> DamagedError:
+    return damaged_model(
+        "LB-603",
+        f"{path} is not a complete safetensors file",
+        received,
+        "a complete one; pickles are never opened here",
+    )
+
+
+def widen(tensor: Tensor, place: str) -> Tensor:
+    """Return floats as float32, which must be finite, and integers unchanged; errors
+    name the `place`, FILE: TENSOR.
+    """
+    if not tensor.is_floating_point():
+        return tensor
+    wide = tensor.float()
+    # aminmax copies nothing, and returns NaN if there is one.
+    if wide.numel() and not all(bool(end.isfinite()) for end in wide.aminmax()):
+        raise damaged_model(
+            "LB-607", f"{place} has weights that are not finite", "NaN or infinity"
+        )
+    return wide
+
+
+def release(tensors: Iterable[Tensor]) -> None:
+    """Return the pages of tensors in a mapped file, and free heap memory, to the system
+    (Linux only).
+
+    Packed weights have their own memory; after that, the file is read only for rows of
+    the word embeddings.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None)
+    for tensor in tensors:
+        start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        stop = (tensor.data_ptr() + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if stop > start:
+            libc.madvise(
+                ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _PAGEOUT
+            )
+    if hasattr(libc, "malloc_trim"):  # glibc
+        libc.malloc_trim(0)

@@ -1,0 +1,228 @@
+"""Whatever transforms a model folder keeps all that it had: opened again by
+sentence-transformers and by us, it gives the same vectors.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.dense import Dense
+from sentence_transformers.sentence_transformer.modules import (
+    Normalize,
+    Pooling,
+    Transformer,
+)
+
+import litebert
+from litebert.api.formats import quantize
+from litebert.folder import read_folder, write_folder
+from litebert.interop.huggingface import import_model
+from litebert.tokenizer import Tokenizer
+from litebert.train.checkpoint import mean_model
+from tests.networks import SHAPE, random_model
+
+WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "##s", "ran", ".", ","]
+WORDS += ["un", "##seen", "query", ":", "find", "good"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TEXTS = ["The cat sat on the mat.", "A dog ran, unseen", "cats", "", "the cat " * 30]
+HIDDEN = 32
+
+
+def sentence_model(
+    base: Path,
+    folder: Path,
+    *,
+    pooling: str = "mean",
+    normalize: bool = False,
+    dense: tuple[int, torch.nn.Module] | None = None,
+    max_length: int = 20,
+    pools_prompt: bool = True,
+    **settings: object,
+) -> Path:
+    """Save a SentenceTransformer of these modules and settings."""
+    encoder = Transformer(str(base), max_seq_length=max_length)
+    modules: list[torch.nn.Module] = [
+        encoder,
+        Pooling(HIDDEN, pooling_mode=pooling, include_prompt=pools_prompt),
+    ]
+    if dense is not None:
+        width, activation = dense
+        torch.manual_seed(3)
+        modules.append(Dense(HIDDEN, width, activation_function=activation))
+    if normalize:
+        modules.append(Normalize())
+    model = SentenceTransformer(modules=modules, device="cpu", **settings)
+    model.save(str(folder))
+    return folder
+
+
+PROMPTS = {"prompts": {"query": "query: ", "passage": "find good "}}
+KINDS: dict[str, dict[str, object]] = {
+    "mean": {},
+    "cls, normalized": {"pooling": "cls", "normalize": True},
+    "max": {"pooling": "max"},
+    "prompts": {**PROMPTS, "normalize": True},
+    "a default prompt": {**PROMPTS, "default_prompt_name": "query"},
+    "a prompt that is not pooled": {
+        **PROMPTS,
+        "default_prompt_name": "passage",
+        "pools_prompt": False,
+        "pooling": "max",
+    },
+    "first dimensions": {"truncate_dim": 8, "normalize": True},
+    "dense": {"dense": (12, torch.nn.Tanh()), "normalize": True},
+    "dense, linear": {"dense": (HIDDEN, torch.nn.Identity()), "pooling": "cls"},
+    "dot": {"similarity_fn_name": "dot"},
+    "euclidean": {"similarity_fn_name": "euclidean", **PROMPTS},
+    "manhattan": {"similarity_fn_name": "manhattan"},
+}
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bert")
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
+    hf.BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"vocab_size": len(SPECIAL) + len(WORDS), "max_position_embeddings": 48}
+    random_model("BertModel", **sizes).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def albert(tmp_path_factory: pytest.TempPathFactory, small_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("albert")
+    vocab_size = Tokenizer.load(small_model).vocab_size
+    random_model("AlbertModel", vocab_size=vocab_size).save_pretrained(folder)
+    hf.AutoTokenizer.from_pretrained(small_model).save_pretrained(folder)
+    return folder
+
+
+def same_vectors(folder: Path, expected: SentenceTransformer, atol: float) -> None:
+    """Check a folder as we and as sentence-transformers open it."""
+    ours = litebert.load(folder)
+    again = SentenceTransformer(str(folder), device="cpu")
+    assert again.max_seq_length == expected.max_seq_length
+    assert again.prompts == expected.prompts
+    assert again.similarity_fn_name == expected.similarity_fn_name
+    assert again.truncate_dim == expected.truncate_dim
+    vectors = expected.encode(TEXTS)
+    for encode in (ours.embed, again.encode):
+        np.testing.assert_allclose(encode(TEXTS), vectors, atol=atol)
+    for name in expected.prompts:
+        np.testing.assert_allclose(
+            ours.embed(TEXTS, prompt=name),
+            expected.encode(TEXTS, prompt_name=name),
+            atol=atol,
+        )
+    width = min(5, vectors.shape[1])
+    for normalize in (True, None):
+        np.testing.assert_allclose(
+            ours.embed(TEXTS, dimensions=width, normalize=normalize),
+            expected.encode(
+                TEXTS, truncate_dim=width, normalize_embeddings=bool(normalize)
+            ),
+            atol=atol,
+        )
+    scores = expected.similarity(vectors[:2], vectors[2:]).numpy()
+    np.testing.assert_allclose(
+        ours.similar(TEXTS[:2], TEXTS[2:]), scores, atol=atol * 50
+    )
+    matches = ours.search(TEXTS[1], TEXTS, top=len(TEXTS))
+    ranked = expected.similarity(
+        expected.encode_query(TEXTS[1]), expected.encode_document(TEXTS)
+    )[0]
+    for match in matches:
+        assert match.score == pytest.approx(float(ranked[match.number]), abs=atol * 50)
+
+
+def rewrite(folder: Path, output: Path) -> None:
+    write_folder(read_folder(folder), output)
+
+
+def average(folder: Path, output: Path) -> None:
+    write_folder(mean_model([folder, folder]), output)
+
+
+COMMANDS: dict[str, Callable[[Path, Path], object]] = {
+    "import": import_model,
+    "rewrite": rewrite,
+    "average": average,
+}
+
+
+@pytest.mark.parametrize("family", ["bert", "albert"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_folder_opens_and_keeps_its_vectors_through_every_writer(
+    tmp_path: Path, kind: str, family: str, request: pytest.FixtureRequest
+) -> None:
+    base: Path = request.getfixturevalue(family)
+    source = sentence_model(base, tmp_path / "source", **KINDS[kind])  # type: ignore[arg-type]
+    expected = SentenceTransformer(str(source), device="cpu")
+    same_vectors(source, expected, 1e-5)
+    for name, transform in COMMANDS.items():
+        transform(source, tmp_path / name)
+        same_vectors(tmp_path / name, expected, 2e-5)
+
+
+def test_an_eight_bit_copy_makes_vectors_as_the_model_does(
+    tmp_path: Path, bert: Path
+) -> None:
+    source = sentence_model(
+        bert, tmp_path / "source", **PROMPTS, normalize=True, truncate_dim=8
+    )
+    texts = tmp_path / "texts.txt"
+    texts.write_text("the cat sat on the mat .\n" * 40)
+    quantize(str(source), tmp_path / "q", texts=(texts,))
+    model = litebert.load(source)
+    copy = litebert.load(tmp_path / "q")
+    assert copy.vectors == model.vectors
+    assert copy.embed("a cat sat", prompt="query").shape == (8,)
+    np.testing.assert_allclose(
+        np.linalg.norm(copy.embed(TEXTS, normalize=True), axis=1), 1, atol=1e-5
+    )
+
+
+def test_prompts_and_dimensions_that_a_model_lacks_are_refused(
+    tmp_path: Path, bert: Path
+) -> None:
+    source = sentence_model(bert, tmp_path / "source", **PROMPTS)
+    model = litebert.load(source)
+    with pytest.raises(litebert.LitebertError, match=r"LB-678(?s:.*)query"):
+        model.embed("cats", prompt="qeury")
+    for wrong in (33, 0, True, 1.5):
+        with pytest.raises(litebert.LitebertError, match=r"LB-679|LB-932"):
+            model.embed("cats", dimensions=wrong)  # type: ignore[arg-type]
+    # an empty name: no prompt at all
+    plain = litebert.load(bert)
+    np.testing.assert_allclose(
+        model.embed("cats", prompt=""), plain.embed("cats"), atol=1e-6
+    )
+
+
+def test_too_long_minds_the_limit_of_the_folder(tmp_path: Path, bert: Path) -> None:
+    source = sentence_model(bert, tmp_path / "source", max_length=6)
+    model = litebert.load(source)
+    assert model.too_long(["the cat sat on", "the cat sat on the"]) == [1]
+    # pairs are not embedded
+    assert model.too_long(["the cat sat on the"], ["a dog"]) == []
+
+
+def test_settings_that_changed_after_the_weights_were_saved_are_named(
+    tmp_path: Path, bert: Path
+) -> None:
+    model = read_folder(bert)
+    write_folder(model, tmp_path)
+    assert not read_folder(tmp_path).notes
+    text = (tmp_path / "config.json").read_text()
+    edited = text.replace('"num_attention_heads": 4', '"num_attention_heads": 2')
+    assert edited != text and SHAPE["num_attention_heads"] == 4
+    (tmp_path / "config.json").write_text(edited)
+    (note,) = read_folder(tmp_path).notes
+    assert "num_attention_heads is 2, was 4" in note
+    write_folder(replace(model, vectors=None), tmp_path)
+    assert not read_folder(tmp_path).notes
