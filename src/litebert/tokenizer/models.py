@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from litebert.errors import DamagedError, LitebertError, format_count, missing_package
+from litebert.tokenizer.added import AddedToken, Splitter
 
 Spans: TypeAlias = NDArray[np.int32]  # half-open ranges in a text, rows (start, end)
 # the pieces of a text, and the span of each in the original, (pieces, 2)
@@ -346,12 +347,17 @@ UNIGRAM_SPECIAL = SpecialPieces("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 WORDPIECE_SPECIAL = SpecialPieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def vocabulary_hash(settings: str, data: bytes) -> str:
+def vocabulary_hash(
+    settings: str, data: bytes, added: Sequence[AddedToken] = ()
+) -> str:
+    if added:
+        settings += f" {[tuple(token) for token in added]}"
     return hashlib.blake2b(f"{settings}\n".encode() + data, digest_size=32).hexdigest()
 
 
 class _Vocabulary:
-    """All pieces by id; `hash` is that of the file and of the settings that change ids.
+    """All pieces by id, those of the file and then tokens that were added to them;
+    `hash` is that of the file and of the settings that change ids.
 
     Either kind can `encode_ids` (on `num_threads`), `trace` where pieces came from, and
     `join` them, ⁇ for unknown.
@@ -364,11 +370,20 @@ class _Vocabulary:
         special: SpecialPieces,
         pieces: list[str],
         name: str,
+        added: Sequence[AddedToken],
     ) -> None:
         self.data = data
         self.normalizer = normalizer
         self.special = special
-        self.pieces = tuple(pieces)
+        # The names of the five special pieces are plain text.
+        self.added = tuple(token for token in added if token.content not in special)
+        new = sorted(
+            (token for token in self.added if token.id >= len(pieces)),
+            key=lambda token: token.id,
+        )
+        self.num_in_file = len(pieces)
+        self.pieces = (*pieces, *(token.content for token in new))
+        _check_ids(name, added, self.pieces)
         self.ids = {text: index for index, text in enumerate(self.pieces)}
         if missing := [piece for piece in special if piece not in self.ids]:
             what = f"{name} is not an ALBERT vocabulary: special pieces are missing"
@@ -379,6 +394,20 @@ class _Vocabulary:
                 received=received,
                 next="litebert tokenizer train --help",
             )
+
+
+def _check_ids(name: str, added: Sequence[AddedToken], pieces: Sequence[str]) -> None:
+    """Raise unless every added token has the id of its piece."""
+    wrong = [
+        f"{token.content} {token.id}"
+        for token in added
+        if not 0 <= token.id < len(pieces) or pieces[token.id] != token.content
+    ]
+    if wrong:
+        shown = ", ".join(wrong[:5])
+        raise damaged_vocabulary(
+            name, f"added tokens contradict the vocabulary: {shown}"
+        )
 
 
 # ---- the unigram model of the English ALBERTs ----------------------------------------
@@ -403,16 +432,33 @@ class UnigramModel(_Vocabulary):
     digits.
     """
 
-    def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        normalizer: Normalizer,
+        *,
+        name: str,
+        added: Sequence[AddedToken] = (),
+    ) -> None:
         pieces, _, checked = read_model(data, name)
         unknown = next(piece.text for piece in pieces if piece.kind == UNKNOWN)
         special = UNIGRAM_SPECIAL._replace(unk=unknown)
         texts = [piece.text for piece in pieces]
-        super().__init__(data, normalizer, special, texts, name)
-        self.hash = vocabulary_hash(f"unigram {normalizer}", data)
-        # (vocab,)
+        # sentencepiece itself splits off its user-defined pieces, within words; what
+        # version 5 of transformers lists of these would begin a word
+        whole = {piece.text for piece in pieces if piece.kind == USER_DEFINED}
+        apart = [token for token in added if token.content not in whole]
+        super().__init__(data, normalizer, special, texts, name, apart)
+        self.hash = vocabulary_hash(f"unigram {normalizer}", data, self.added)
+        # (vocab,); an added token is a word
+        num_new = len(self.pieces) - self.num_in_file
         self.starts_word: NDArray[np.bool_] = np.array(
-            [starts_word(piece) for piece in self.pieces]
+            [starts_word(piece) for piece in texts] + [True] * num_new
+        )
+        self._splitter = (
+            Splitter(self.added, normalizer.normalize, normalizer.align)
+            if self.added
+            else None
         )
         self.pieces_end_at_spaces = not any(
             SPACE in piece.lstrip(SPACE) for piece in self.pieces
@@ -440,6 +486,26 @@ class UnigramModel(_Vocabulary):
     def encode_ids(
         self, texts: list[str], *, num_threads: int = ALL_CORES
     ) -> list[list[int]]:
+        if self._splitter is None:
+            return self._encode_plain(texts, num_threads=num_threads)
+        # of each text, its plain parts and the ids of the tokens between them
+        rows = [self._splitter.split(replace_surrogates(text)) for text in texts]
+        plain = [
+            text[start:end]
+            for text, parts in zip(texts, rows, strict=True)
+            for start, end, id_ in parts
+            if id_ is None
+        ]
+        encoded = iter(self._encode_plain(plain, num_threads=num_threads))
+        found = []
+        for parts in rows:
+            ids = list[int]()
+            for _, _, id_ in parts:
+                ids += next(encoded) if id_ is None else [id_]
+            found.append(ids)
+        return found
+
+    def _encode_plain(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
         normalized = [self.normalizer.normalize(text) for text in texts]
         # a run of unknown characters may contain a comma, which its id does not show
         if "," not in self._spelled:
@@ -467,6 +533,21 @@ class UnigramModel(_Vocabulary):
         ]
 
     def trace(self, text: str) -> Trace:
+        if self._splitter is None:
+            return self._trace_plain(text)
+        pieces = list[str]()
+        spans = [np.zeros((0, 2), np.int32)]
+        for start, end, id_ in self._splitter.split(replace_surrogates(text)):
+            if id_ is not None:
+                pieces.append(self.pieces[id_])
+                spans.append(np.array([(start, end)], np.int32))
+                continue
+            names, places = self._trace_plain(text[start:end])
+            pieces += names
+            spans.append(places + np.int32(start))
+        return pieces, np.concatenate(spans)
+
+    def _trace_plain(self, text: str) -> Trace:
         normalized, spans = self.normalizer.align(text)
         pieces: list[str] = []
         # of each piece, in sentencepiece's own form of the normalised text
@@ -500,6 +581,8 @@ class UnigramModel(_Vocabulary):
 
     def join(self, pieces: list[str]) -> str:
         hidden = dict.fromkeys(self.special, "") | {self.special.unk: " ⁇ "}
+        for token in self.added:
+            hidden[token.content] = "" if token.special else f" {token.content}"
         return (
             "".join(hidden.get(piece, piece) for piece in pieces)
             .replace(SPACE, " ")
@@ -540,7 +623,14 @@ class WordPieceModel(_Vocabulary):
 
     pieces_end_at_spaces = True
 
-    def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        normalizer: Normalizer,
+        *,
+        name: str,
+        added: Sequence[AddedToken] = (),
+    ) -> None:
         try:
             import tokenizers
         except ImportError as error:
@@ -565,24 +655,36 @@ class WordPieceModel(_Vocabulary):
         if len(set(pieces)) < len(pieces):
             ((twice, _),) = Counter(pieces).most_common(1)
             raise damaged_vocabulary(name, f"the piece {twice!r} is there twice")
-        super().__init__(data, normalizer, WORDPIECE_SPECIAL, pieces, name)
+        super().__init__(data, normalizer, WORDPIECE_SPECIAL, pieces, name, added)
         self.strips_accents = strips = lowercase and not normalizer.keep_accents
         self.hash = vocabulary_hash(
-            f"wordpiece {lowercase=}" + " strips=False" * (strips != lowercase), data
+            f"wordpiece {lowercase=}" + " strips=False" * (strips != lowercase),
+            data,
+            self.added,
         )
         self.starts_word: NDArray[np.bool_] = np.array(
             [not piece.startswith("##") for piece in self.pieces]
         )
         # Special pieces in a text are plain text here; on request, `Tokenizer` splits
         # them off.
+        in_file = {piece: self.ids[piece] for piece in pieces}
         wordpiece = tokenizers.models.WordPiece(
-            self.ids, unk_token=self.special.unk, max_input_chars_per_word=200
+            in_file, unk_token=self.special.unk, max_input_chars_per_word=200
         )
         self._native = tokenizers.Tokenizer(wordpiece)
         self._native.normalizer = tokenizers.normalizers.BertNormalizer(
             lowercase=lowercase, strip_accents=strips
         )
         self._native.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        for token in sorted(self.added, key=lambda token: token.id):
+            native = tokenizers.AddedToken(
+                token.content,
+                single_word=token.single_word,
+                lstrip=token.lstrip,
+                rstrip=token.rstrip,
+                normalized=token.normalized,
+            )
+            self._native.add_tokens([native])
 
     def encode_ids(
         self, texts: list[str], *, num_threads: int = ALL_CORES
@@ -605,10 +707,17 @@ class WordPieceModel(_Vocabulary):
         encoded = self._native.encode(
             replace_surrogates(text), add_special_tokens=False
         )
-        return encoded.tokens, np.array(encoded.offsets, np.int32).reshape(-1, 2)
+        pieces = encoded.tokens
+        if self.added:  # the library shows these as they are in the text
+            pieces = [
+                self.pieces[id_] if id_ >= self.num_in_file else piece
+                for piece, id_ in zip(pieces, encoded.ids, strict=True)
+            ]
+        return pieces, np.array(encoded.offsets, np.int32).reshape(-1, 2)
 
     def join(self, pieces: list[str]) -> str:
         hidden = set(self.special) - {self.special.unk}
+        hidden |= {token.content for token in self.added if token.special}
         shown = [
             "⁇" if piece == self.special.unk else piece
             for piece in pieces
@@ -638,11 +747,13 @@ def train_tokenizer(
     is_limit: bool = False,
     lowercase: bool = True,
     keep_accents: bool = False,
+    symbols: Sequence[str] = (),
 ) -> bytes:
     """Train a unigram vocabulary and return the bytes of its sentencepiece model.
 
     `texts` are read once, in order; line breaks in them are ignored. With `is_limit`, a
-    text too small for `vocab_size` pieces gets fewer. Ids 0 to 12 are those of the
+    text too small for `vocab_size` pieces gets fewer. `symbols` become pieces that are
+    never split nor part of others. Ids 0 to 12 are those of the
     official vocabulary. The same texts give the same bytes.
 
     The official code splits the comma off pieces such as `▁2010,`, so their scores are
@@ -658,6 +769,8 @@ def train_tokenizer(
     if isinstance(texts, str):
         raise single_text(texts)
     normalizer = Normalizer(lowercase, keep_accents)
+    # as the text that is trained on shows them
+    whole = [normalizer.normalize(symbol) for symbol in symbols]
     num_lines = 0
     failure: BaseException | None = None
 
@@ -685,7 +798,7 @@ def train_tokenizer(
             bos_id=-1,
             eos_id=-1,
             control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-            user_defined_symbols=list(USER_SYMBOLS),
+            user_defined_symbols=list(dict.fromkeys([*USER_SYMBOLS, *whole])),
             character_coverage=CHARACTER_COVERAGE,
             input_sentence_size=MOST_LINES,
             shuffle_input_sentence=True,

@@ -132,7 +132,8 @@ class Tokenizer:
         """
         found = read_vocabulary(files.as_path(path, "a tokenizer"))
         kind = UnigramModel if found.suffix == ".model" else WordPieceModel
-        return cls(kind(found.data, found.settings, name=str(found.path)))
+        name = str(found.path)
+        return cls(kind(found.data, found.settings, name=name, added=found.added))
 
     @classmethod
     def from_model(
@@ -370,6 +371,8 @@ class Tokenizer:
             ]
         else:
             texts = [piece.replace(models.SPACE, " ") for piece in self.pieces]
+        for token in self._model.added:
+            texts[token.id] = "" if token.special else f" {token.content}"
         for index in self.special_ids:
             texts[index] = ""
         return texts
@@ -492,7 +495,8 @@ def read_vocabulary(path: Path) -> theirs.VocabularyFile:
         found = theirs.read_tokenizer_json(file)
     else:
         data = files.read_capped(file, models.MAX_MODEL_BYTES, command=look)
-        found = theirs.VocabularyFile(file, file.suffix, data, Normalizer())
+        added = theirs.read_added(file.parent) if path.is_dir() else ()
+        found = theirs.VocabularyFile(file, file.suffix, data, Normalizer(), added)
     config = file.with_name(_CONFIG)
     if not config.exists():
         return found

@@ -25,6 +25,7 @@ from litebert.errors import NoVocabularyError
 from litebert.files import Json
 from litebert.settings import describe_invalid
 from litebert.tokenizer import models
+from litebert.tokenizer.added import AddedToken
 from litebert.tokenizer.models import (
     Normalizer,
     Piece,
@@ -50,6 +51,7 @@ def tokenizer_config(
     """Return `tokenizer_config.json`, which makes transformers run our pipeline with
     segments.
     """
+    extra: list[Json] = [token.content for token in model.added if token.special]
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -57,6 +59,7 @@ def tokenizer_config(
         "do_lower_case": model.normalizer.lowercase,
         "keep_accents": model.normalizer.keep_accents,
         **{f"{role}_token": piece for role, piece in model.special._asdict().items()},
+        **({"extra_special_tokens": extra} if extra else {}),
     }
 
 
@@ -78,14 +81,16 @@ def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
     flags: dict[str, Json] = dict.fromkeys(
         ("single_word", "lstrip", "rstrip", "normalized"), False
     )
+    listed: list[Json] = [
+        {"id": ids[name], "content": name, **flags, "special": True} for name in special
+    ]
+    by_id = sorted(model.added, key=lambda token: token.id)
+    listed += [token._asdict() for token in by_id]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {"id": ids[name], "content": name, **flags, "special": True}
-            for name in special
-        ],
+        "added_tokens": listed,
         "post_processor": {
             "type": "TemplateProcessing",
             "single": single,
@@ -168,6 +173,8 @@ def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
         "lowercase": model.normalizer.lowercase,
         "strip_accents": model.strips_accents,
     }
+    in_file = model.pieces[: model.num_in_file]
+    vocabulary: dict[str, Json] = {piece: model.ids[piece] for piece in in_file}
     table: dict[str, Json] = {
         "type": "WordPiece",
         "unk_token": model.special.unk,
@@ -182,7 +189,7 @@ def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": table | {"max_input_chars_per_word": 200, "vocab": dict(model.ids)},
+        "model": table | {"max_input_chars_per_word": 200, "vocab": vocabulary},
     }
 
 
@@ -231,16 +238,21 @@ class VocabularyFile(NamedTuple):
     suffix: str
     data: bytes
     settings: Normalizer
+    added: tuple[AddedToken, ...] = ()
 
 
 class _Token(BaseModel, strict=True):
-    content: str
-    id: int
+    content: str = Field(min_length=1, max_length=models.MAX_PIECE_BYTES)
+    id: int = Field(ge=0)
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = True
     special: bool = False
 
 
 class _Added(BaseModel, strict=True):
-    added_tokens: list[_Token] | None = None
+    added_tokens: list[_Token] | None = Field(None, max_length=models.MAX_PIECES)
 
 
 _Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
@@ -295,11 +307,8 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
                 raise ValueError(
                     f"unk_id is {unigram.unk_id}, of {len(unigram.vocab):,} pieces"
                 )
-            special = _special_names(
-                table,
-                {text: index for index, (text, _) in enumerate(unigram.vocab)},
-                path,
-            )
+            added = parse_added(table)
+            special = {token.content for token in added if token.special}
             pieces = restore(
                 unigram.vocab,
                 unknown=unigram.unk_id,
@@ -323,9 +332,8 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
                 "Lowercase" in kinds,
                 keep_accents=not (drops_marks or "StripAccents" in kinds),
             )
-            return VocabularyFile(
-                path, ".model", models.write_model(pieces, charsmap), settings
-            )
+            data = models.write_model(pieces, charsmap)
+            return VocabularyFile(path, ".model", data, settings, added)
 
         ids = _WordPiece.model_validate(model).vocab
         words = sorted(ids, key=ids.__getitem__)
@@ -333,7 +341,6 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             raise ValueError("the ids of the pieces are not 0, 1, 2 and so on")
         if broken := [word for word in words if word.split() != [word]]:
             raise ValueError(f"a piece with spaces: {broken[0]!r:.80}")
-        _special_names(table, ids, path)
         data = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
         bert: JsonTable = next(
             (step for step in normalizer if step["type"] == "BertNormalizer"), {}
@@ -342,7 +349,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         settings = as_bert(
             settings, path, bert.get("strip_accents"), bert.get("handle_chinese_chars")
         )
-        return VocabularyFile(path, ".txt", data, settings)
+        return VocabularyFile(path, ".txt", data, settings, parse_added(table))
     except ValueError as error:
         fault = describe_invalid(error) if isinstance(error, ValidationError) else error
         raise models.damaged_vocabulary(str(path), fault) from error
@@ -429,34 +436,48 @@ def restore(
     return pieces
 
 
-def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[str]:
-    """Return the tokens that are marked as special; tokens outside of the vocabulary
-    are refused.
+def parse_added(table: JsonTable) -> tuple[AddedToken, ...]:
+    """Return the added tokens that a tokenizer.json lists; ValueError if they are
+    damaged.
     """
-    added = _Added.model_validate(table).added_tokens or []
-    new = {
-        token.content
-        for token in added
-        if token.content not in ids and token.id >= len(ids)
-    }
-    wrong = [
-        f"{t.content} {t.id}"
-        for t in added
-        if t.content not in new and ids.get(t.content) != t.id
-    ]
-    if wrong:
-        raise ValueError(
-            f"added tokens contradict the vocabulary: {', '.join(wrong[:5])}"
-        )
-    if new:
-        what = (
-            f"tokens were added to the vocabulary of {path}: litebert cannot split"
-            " them off"
-        )
-        received = f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)"
-        advice = "delete them from added_tokens there to read them like any other words"
-        raise NoVocabularyError("LB-246", what, received=received, next=advice)
-    return {token.content for token in added if token.special}
+    listed = _Added.model_validate(table).added_tokens or []
+    return tuple(AddedToken(**token.model_dump()) for token in listed)
+
+
+def read_added(folder: Path) -> tuple[AddedToken, ...]:
+    """Return the tokens that were added to the vocabulary file of a folder.
+
+    transformers lists them in tokenizer.json; version 4 also in
+    tokenizer_config.json, and without a tokenizer.json in added_tokens.json.
+    """
+    command = f"ls -l {quote(str(folder))}"
+
+    def table(name: str) -> dict[str, Json]:
+        path = folder / name
+        if not path.is_file():
+            return {}
+        return files.read_json(path, command=command, limit=_MAX_BYTES)
+
+    pipeline = table("tokenizer.json")
+    by_id = table("tokenizer_config.json").get("added_tokens_decoder")
+    by_name = table("added_tokens.json")
+    try:
+        if pipeline:
+            return parse_added(pipeline)
+        if isinstance(by_id, dict):
+            listed: list[Json] = [
+                {**entry, "id": int(number)}
+                for number, entry in by_id.items()
+                if isinstance(entry, dict)
+            ]
+            return parse_added({"added_tokens": listed})
+        plain: list[Json] = [
+            {"content": name, "id": id_} for name, id_ in by_name.items()
+        ]
+        return parse_added({"added_tokens": plain})
+    except ValueError as error:
+        fault = describe_invalid(error) if isinstance(error, ValidationError) else error
+        raise models.damaged_vocabulary(str(folder), fault) from error
 
 
 def _steps(table: JsonTable, stage: str) -> list[JsonTable]:
