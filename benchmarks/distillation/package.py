@@ -9,6 +9,7 @@ only that head had trained, is fitted to the vectors.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +20,14 @@ from torch.nn import functional as F
 from litebert.cli.command import command_of
 from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
-from litebert.folder import (
-    ModelFolder,
-    SentenceVectors,
-    write_folder,
-    write_sentence_transformers,
-)
-from litebert.folder.model import read_folder, write_weights
+from litebert.folder import SentenceVectors, read_folder, write_folder
+from litebert.folder.config import settings_of_weights
+from litebert.folder.weights import write_weights
 from litebert.nn import AlbertForPretraining, pool_rows
 from litebert.runs import Run
 from litebert.tasks.pretraining import micro_batches
-from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import ends_in_number_comma
-from litebert.train.checkpoint import mean_network
+from litebert.train.checkpoint import mean_model
 from litebert.train.sources import loader_for
 
 LEAST_ORDER_ACCURACY = 0.6
@@ -117,7 +113,8 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     # The last run first: its network has the head of sentence order, which its start
     # may lack. This head and the pooler that it trained are the last run's own; a mean
     # with a pooler fitted to vectors would be neither.
-    network = mean_network([run / "model" for run in reversed(runs)], weights[::-1])
+    mean = mean_model([run / "model" for run in reversed(runs)], weights[::-1])
+    network = mean.network
     last = read_folder(runs[-1] / "model")
     assert isinstance(network, AlbertForPretraining) and isinstance(
         last.network, AlbertForPretraining
@@ -131,18 +128,17 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
             *(run.settings.get("data.mix") or ()),
         ]
         print(f"pooler fitted, R2 {fit_pooler(network, corpora):.2f}")
-    write_folder(ModelFolder(network), out, dtype=torch.bfloat16)
+    model = replace(mean, vectors=SentenceVectors(normalize=True))
+    write_folder(model, out, dtype=torch.bfloat16)
     # All matrices in float8: 3 bits of mantissa, half the bytes of bf16.
     path = out / "model.safetensors"
     stored = {
         name: w.to(torch.float8_e4m3fn) if w.ndim == 2 else w
         for name, w in load_file(path).items()
     }
-    write_weights(path, stored)
-    Tokenizer.load(run.folder / "model").save(out)
+    write_weights(path, stored, settings_of_weights(model.config))
     # tokenizer.json holds the same pieces; transformers reads it
     (out / "spiece.model").unlink()
-    write_sentence_transformers(out, SentenceVectors(normalize=True))
     config = read_json(out / "config.json", command=f"ls {out}")
     # computed so, stored in bf16
     write_json(out / "config.json", config | {"dtype": "float32"})

@@ -1,5 +1,6 @@
 """Make vocabularies and corpora from texts, and check them."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,11 +15,13 @@ from litebert.corpus.build import BuildProgress, CorpusSummary
 from litebert.corpus.shards import MANIFEST, PLAN
 from litebert.corpus.text import TextSettings, read_texts
 from litebert.errors import LitebertError, format_duration, say
+from litebert.files import read_capped
 from litebert.hub import PACKAGED_NAME, locate
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.tokenizer.models import Normalizer
 
+_MOST_SYMBOL_BYTES = 1 << 20
 Texts = Annotated[Paths, "Text files or URLs."]
 Sentences = Annotated[
     Literal["segment", "line"], "Find sentences in free text, or take one per line."
@@ -56,13 +59,18 @@ def train_vocabulary(
     *,
     column: str,
     is_limit: bool = False,
+    symbols: Sequence[str] = (),
 ) -> Tokenizer:
     """Train a vocabulary, but never replace another one: a model may need it.
-    `is_limit`: a small text gives fewer.
+    `is_limit`: a small text gives fewer. `symbols` become whole pieces.
     """
     given = read_texts(paths(texts), column=column)
     model = train_tokenizer(
-        given, vocab_size=vocab_size, is_limit=is_limit, **asdict(rules)
+        given,
+        vocab_size=vocab_size,
+        is_limit=is_limit,
+        symbols=symbols,
+        **asdict(rules),
     )
     tokenizer = Tokenizer.from_model(model, **asdict(rules))
     if (folder / "tokenizer_config.json").exists() and Tokenizer.load(
@@ -80,6 +88,21 @@ def train_vocabulary(
     return tokenizer
 
 
+def read_symbols(path: Path) -> list[str]:
+    """Return the lines of a file of words that a vocabulary never splits."""
+    data = read_capped(path, _MOST_SYMBOL_BYTES, command=f"ls -l {path}")
+    lines = data.decode("utf-8", "replace").splitlines()
+    symbols = [line.strip() for line in lines if line.strip()]
+    if broken := [symbol for symbol in symbols if symbol.split() != [symbol]]:
+        raise LitebertError(
+            "LB-222",
+            f"a symbol in {path} has a space inside",
+            received=broken[0],
+            next="write one word per line; pieces never cross a space",
+        )
+    return symbols
+
+
 class TrainedVocabulary(TypedDict):
     folder: str
     vocab_size: int
@@ -93,14 +116,23 @@ def tokenizer_train(
     column: Column = "text",
     cased: Annotated[bool, "Keep upper case."] = False,
     keep_accents: KeepAccents = False,
+    symbols: Annotated[
+        Path | None, "File of words that are never split, one per line."
+    ] = None,
 ) -> Shown[TrainedVocabulary]:
     """Train a SentencePiece vocabulary with the official settings.
 
     litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
+    litebert tokenizer train posts.csv --symbols handles.txt --output vocabularies/posts
     """
     trained = train_vocabulary(
-        inputs, output, Normalizer(not cased, keep_accents), vocab_size, column=column
+        inputs,
+        output,
+        Normalizer(not cased, keep_accents),
+        vocab_size,
+        column=column,
+        symbols=() if symbols is None else read_symbols(symbols),
     )
     found = TrainedVocabulary(folder=str(output), vocab_size=trained.vocab_size)
     return Shown(found, f"{trained.vocab_size:,} pieces in {output}")

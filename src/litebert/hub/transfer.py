@@ -47,12 +47,12 @@ MODEL_FILES = (
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
     "[0-9]_*/config.json",
+    "[0-9]_*/model.safetensors",
 )
 _PICKLED_WEIGHTS = "pytorch_model.bin"
-# Of the folders in a repository, only 1_Pooling/config.json and the like are needed.
+# Of the folders in a repository, only those of modules are needed: 1_Pooling, 2_Dense.
 _IN_FOLDERS = [
     "[!0-9]*/*",
-    "*/*.safetensors",
     "*/*.model",
     "*/*.txt",
     "*/*.bin",

@@ -461,6 +461,12 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
         files[{".model": "30k-clean.model", ".txt": "vocab.txt"}[words.suffix]] = (
             words.data
         )
+        if source.tokenizer is not None and source.tokenizer.added:
+            added = [token.content for token in source.tokenizer.added[:5]]
+            notes.append(
+                "Google's tokenizer does not split off the added tokens:"
+                f" {', '.join(added)}"
+            )
         if not words.settings.lowercase:
             notes.append(
                 "the vocabulary is cased: run Google's code with --do_lower_case=False"

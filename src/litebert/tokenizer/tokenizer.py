@@ -112,6 +112,8 @@ class Tokenizer:
         self.starts_word = model.starts_word
         self.hash = model.hash
         self.normalizer = model.normalizer
+        # tokens that are split off before the vocabulary sees a text
+        self.added = model.added
         self.vocab_size = len(model.pieces)
         self._special = re.compile(f"({'|'.join(map(re.escape, model.special))})")
         self.special_ids = tuple(model.ids[name] for name in model.special)

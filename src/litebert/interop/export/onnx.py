@@ -287,6 +287,7 @@ def export_web(
     verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
     place = folder.resolve()
     vectors = read_sentence_vectors(folder) or SentenceVectors()
+    _require_simple(vectors, folder)
     # names that no server takes for already compressed, as some take .gz
     compressed = {
         "model.bin": model,
@@ -325,6 +326,26 @@ def export_web(
     )
 
 
+def _require_simple(vectors: SentenceVectors, folder: Path) -> None:
+    """Raise if a page cannot make the vectors of a model: it only pools."""
+    obstacle = ""
+    if vectors.dense:
+        obstacle = "a dense layer"
+    elif vectors.prompt() and not vectors.pools_prompt:
+        obstacle = "a prompt that is not pooled"
+    elif vectors.dimensions is not None:
+        obstacle = "vectors of which only the first numbers are kept"
+    elif vectors.similarity != "cosine":
+        obstacle = f"the similarity {vectors.similarity}"
+    if obstacle:
+        raise LitebertError(
+            "LB-879",
+            f"a web page cannot search with the vectors of {folder}",
+            received=obstacle,
+            next="litebert serve answers with every kind of model",
+        )
+
+
 def vocabulary_table(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
     """Return the tokenizer of a folder as a table for `tokenizer.js`."""
     found = read_vocabulary(folder)
@@ -332,6 +353,13 @@ def vocabulary_table(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
         what = f"a web page can read only a SentencePiece vocabulary, not {found.path}"
         raise LitebertError(
             "LB-879", what, next="litebert serve answers with every kind of model"
+        )
+    if tokenizer.added:
+        raise LitebertError(
+            "LB-879",
+            "a web page cannot split added tokens off a text",
+            received=", ".join(token.content for token in tokenizer.added[:5]),
+            next="litebert serve answers with every kind of model",
         )
     model = read_model(found.data, str(folder))
     settings = found.settings

@@ -27,6 +27,7 @@ from litebert.config import ATTENTION_KINDS
 from litebert.errors import LitebertError
 from litebert.files import require_new, write_bytes
 from litebert.folder import read_folder
+from litebert.hub import model_files
 from litebert.interop import ExportReport, Parity
 from litebert.nn import (
     Albert,
@@ -49,13 +50,6 @@ Inputs: TypeAlias = dict[str, NDArray[np.int64]]
 Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
 RunBatch: TypeAlias = Callable[[Inputs], Outputs]
 
-_COMPANIONS = (
-    "config.json",
-    "spiece.model",
-    "vocab.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)
 # largest difference allowed between runtimes in float32, for numbers up to one
 _EQUAL = 1e-4
 # Eight bits are refused if both fail: correlation below this, and difference above this
@@ -380,13 +374,24 @@ def open_source(
     return SourceModel(loaded.network, rectangle, loaded.require_tokenizer())
 
 
+def _is_of_model_alone(name: str) -> bool:
+    """Return whether a file of a model folder is not for its exports: the weights of
+    the network, their index, the card.
+    """
+    is_weights = "/" not in name and ".safetensors" in name
+    return is_weights or name == "README.md"
+
+
 def require_free(output: Path, *, suffix: str, source: Path) -> dict[Path, bytes]:
     """Check that an output is new and not next to another model; return the files that
     belong next to it.
     """
     require_new(output, force=None)
-    paths = [path for name in _COMPANIONS if (path := source / name).is_file()]
-    beside = {output.with_name(path.name): path.read_bytes() for path in paths}
+    beside = {
+        output.parent / name: path.read_bytes()
+        for name, path in model_files(source).items()
+        if not _is_of_model_alone(name)
+    }
     differing = [
         path
         for path, data in beside.items()
