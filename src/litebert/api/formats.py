@@ -14,6 +14,7 @@ from litebert.answers import Shown
 from litebert.errors import LitebertError, say
 from litebert.hub import locate, model_files, parse_name, pull, push
 from litebert.interop import ExportReport, GoogleExport, ModelImport, Quantized
+from litebert.runs import Run
 
 OutputFolder = Annotated[Path, "New folder.", Required]
 Encoder = Annotated[bool, "Export the encoder without the model's head."]
@@ -169,30 +170,39 @@ def quantize(
         tuple[Path, ...],
         "Texts like those the model will read, one per line; repeat for more.",
     ] = (),
-    data: Annotated[Path | None, "For a run: the folder or file of its task."] = None,
+    data: Annotated[
+        Path | None, "Data of its task; by default, what the run was trained on."
+    ] = None,
     task: Annotated[
         str | None, "Name of the task, for a model folder without its run."
     ] = None,
     evaluate: Annotated[
-        bool, "With --data: evaluate on the task before and after."
+        bool, "For a run: evaluate on its task before and after."
     ] = False,
 ) -> Quantized:
     """Write an eight-bit copy of MODEL to the new folder OUTPUT.
 
     A few hundred texts, or for a run of litebert finetune its training examples, give
-    the range of each activation.
+    the range of each activation. The weights take a quarter of their bytes in float32.
 
     litebert quantize runs/mine models/int8 --texts texts.txt
-    litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
+    litebert quantize runs/mrpc models/mrpc-int8 --evaluate
     """
-    if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
-        what = (
-            "calibration needs either --texts, or --data for a run; --task and"
-            " --evaluate go with --data"
-        )
-        raise LitebertError("LB-536", what, next="litebert quantize --help")
     from litebert.corpus.text import read_texts
+    from litebert.inference.finetuned import data_of
     from litebert.inference.finetuned import quantize as write_quantized
+
+    run = Run.of(model)
+    if not texts and data is None and run is not None and run.kind != "pretraining":
+        data = data_of(model)
+    if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
+        raise LitebertError(
+            "LB-536",
+            "calibration needs either texts, or the data of a fine-tuned run",
+            expected="--texts FILE, or a run of litebert finetune; --task and"
+            " --evaluate go with a run or --data",
+            next=f"litebert quantize {model} {output} --texts texts.txt",
+        )
 
     lines = (
         line for text in read_texts(texts) for line in text.splitlines() if line.strip()

@@ -253,16 +253,25 @@ def _fill(model: Model, answer: str | None, text: str) -> Question:
     if len(words) != len(blanks) or not all(known):
         raise _no_such(answer, f"{len(blanks)} words of one piece each")
     answers = [found[0] for found in known]
+    # As in `fill`: the probability of a word is the sum over the pieces that spell it,
+    # and special pieces are no words.
+    alike = tokenizer.first_alike
+    spellings = [np.flatnonzero(alike == alike[id_]) for id_ in answers]
+    no_words = torch.tensor([*tokenizer.special_ids, *tokenizer.textless_ids])
 
     def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
         hidden = network.albert(
             batch, torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
         )
-        logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()
+        table = network.albert.embedding.word.weight
+        logits = network.masked_lm(hidden, table)[:, : tokenizer.vocab_size].float()
+        logits = logits.index_fill(1, no_words.to(logits.device), -torch.inf)
         # (copies, blanks, vocab)
         by_blank = logits.view(-1, len(blanks), logits.shape[-1]).log_softmax(-1)
-        found: Tensor = by_blank[:, torch.arange(len(blanks)), answers].sum(1)
-        return found
+        total = logits.new_zeros(len(by_blank))
+        for blank, pieces in enumerate(spellings):
+            total = total + by_blank[:, blank, pieces].logsumexp(-1)
+        return total
 
     kept = part.cut(window(blanks, len(part.ids), room))
     return Question(

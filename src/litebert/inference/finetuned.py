@@ -283,6 +283,8 @@ def quantize(
         for some in (used, held_out)
     )
     albert = network.albert
+    weights = [each for each in network.state_dict().values() if not each.is_meta]
+    in_float32 = 4 * sum(each.numel() for each in weights)
     with torch.no_grad():
         exact = torch.cat([albert(batch) for batch in of_rest])  # (tokens, hidden)
         to_int8(network, calibrate(albert, of_used))
@@ -300,4 +302,13 @@ def quantize(
         if data is None
         else {split: measure_split([opened], data, split)[0] for split in before}
     )
-    return Quantized(str(output), len(used), old, new, error, before, after)
+    return Quantized(
+        output=str(output),
+        num_examples=len(used),
+        bytes_before=old,
+        bytes_after=new,
+        bytes_in_float32=in_float32,
+        error=error,
+        before=before,
+        after=after,
+    )

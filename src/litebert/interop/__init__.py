@@ -99,8 +99,9 @@ class Quantized:
 
     output: str
     num_examples: int
-    bytes_before: int
+    bytes_before: int  # on disk
     bytes_after: int
+    bytes_in_float32: int  # of the weights before, whatever they were stored in
     # the norm of the difference of the last hidden states, relative to that of the
     # original
     error: float
@@ -110,7 +111,8 @@ class Quantized:
 
     def __str__(self) -> str:
         sizes = (
-            f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before"
+            f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before,"
+            f" {self.bytes_in_float32:,} in float32"
         )
         error = (
             f"{self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
@@ -126,9 +128,15 @@ class Quantized:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A warning if answers may change."""
+        """Warnings if the copy is not smaller, or if its answers may change."""
+        notes = list[str]()
+        if self.bytes_after >= self.bytes_before:
+            notes.append(
+                "warning the copy is not smaller: the model is stored in fewer bits than"
+                " float32 already. Eight bits can still be faster"
+            )
         if self.error <= MUCH:
-            return ()
+            return tuple(notes)
         measured = (
             "compare the measures above"
             if self.before
@@ -138,4 +146,5 @@ class Quantized:
             f"{measured} before you use this copy, or calibrate with more texts like"
             " those it will read"
         )
-        return (f"warning hidden states differ by more than {MUCH:.0%}: {advice}",)
+        notes.append(f"warning hidden states differ by more than {MUCH:.0%}: {advice}")
+        return tuple(notes)
