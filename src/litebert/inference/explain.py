@@ -268,7 +268,7 @@ def _fill(model: Model, answer: str | None, text: str) -> Question:
         logits = logits.index_fill(1, no_words.to(logits.device), -torch.inf)
         # (copies, blanks, vocab)
         by_blank = logits.view(-1, len(blanks), logits.shape[-1]).log_softmax(-1)
-        total = logits.new_zeros(len(by_blank))
+        total: Tensor = logits.new_zeros(len(by_blank))
         for blank, pieces in enumerate(spellings):
             total = total + by_blank[:, blank, pieces].logsumexp(-1)
         return total
