@@ -218,7 +218,7 @@ def test_every_verb_refuses_non_finite_outputs(
 def test_control_without_the_check_such_outputs_are_given(
     write_model: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.folder.model.refuse_non_finite", lambda _: None)
+    monkeypatch.setattr("litebert.folder.storage.refuse_non_finite", lambda _: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_every_verb_refuses_non_finite_outputs(write_model, "embed", ONE_MATRIX)
 

@@ -392,7 +392,7 @@ def test_control_a_state_that_is_not_checked_is_saved_and_evicts_the_good_one(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "first_not_finite", lambda _: None)
-    monkeypatch.setattr(checkpoint, "save_model", lambda *_: None)
+    monkeypatch.setattr(checkpoint, "write_folder", lambda *_: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(
             tmp_path, configure

@@ -15,7 +15,7 @@ import torch
 from pydantic import JsonValue
 
 from litebert import rng
-from litebert.config import DROPOUTS, AlbertConfig, FinetuneConfig
+from litebert.config import DROPOUTS, AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, checkpoint_gradients
@@ -179,7 +179,19 @@ def finetune(
             )
             write_card(folder / "best")
             write_model(folder / "model", model, has_card=True)
+            if model.head is not None:
+                say_what_opens(log, model.head)
         return 0
+
+
+def say_what_opens(log: RunLog, head: HeadConfig) -> None:
+    """Say at the end of a run if transformers cannot open the head."""
+    if head.record.is_in_transformers:
+        return
+    line = "transformers opens only the encoder of this model: it has no such head"
+    if head.record.reads_texts:
+        line += ". model.pooling=cls trains a head that transformers opens"
+    log.say(f"note: {line}")
 
 
 # ---- preparation: data, settings and defaults before the first step ------------------
