@@ -209,6 +209,27 @@ def test_libgomp_is_told_to_let_threads_sleep() -> None:
     assert "OMP_WAIT_POLICY = 'PASSIVE'" in seen.replace("[host] ", "")
 
 
+def test_torch_that_is_loaded_already_gets_threads_that_stand_by() -> None:
+    """More threads than processors make libgomp spin shortly."""
+    name = "'litebert-stand-by'"
+    ask = (
+        "import os, threading, time\n"
+        f"standing = [t for t in threading.enumerate() if t.name == {name}]\n"
+        "time.sleep(0.5 * len(standing))\n"
+        "print(len(standing), len(os.listdir('/proc/self/task')) > os.cpu_count())"
+    )
+    two = {"OMP_NUM_THREADS": "2"}
+    after = run(f"import torch\n{SHOWN}\nimport litebert\n{ask}", **two)
+    assert int(after.split()[0]) >= 1
+    assert after.split()[1] == "True" or os.cpu_count() > 5
+    for code, settings in (
+        ("import litebert, torch", two),
+        ("import torch, litebert", {"OMP_NUM_THREADS": "1"}),
+        ("import torch, litebert", {**two, "OMP_WAIT_POLICY": "active"}),
+    ):
+        assert run(f"{code}\n{ask}", **settings).startswith("0 ")
+
+
 QUOTA_GROUP = Path("/sys/fs/cgroup/cpu")
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from litebert.optim import AdamW, Lamb
     from litebert.tokenizer import Tokenizer
 
-# The one thing that happens on import: it must come before torch is loaded.
+# The one thing that happens on import: it is best done before torch is loaded.
 cpu.share_processors()
 
 __version__ = "0.2.0"
