@@ -8,7 +8,8 @@ is a failure. No test asserts how many seconds a wait took.
 import select
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 DEADLINE = 300.0  # seconds
 
@@ -36,3 +37,13 @@ def assert_ends(pidfd: int) -> None:
     """Wait for the end of a process that is not a child of this one."""
     ended, _, _ = select.select([pidfd], [], [], DEADLINE)
     assert ended, "the process is still running"
+
+
+@contextmanager
+def ends_quickly() -> Iterator[None]:
+    """Assert that a block does bounded work: at most half a minute of CPU time, which
+    is a hundred times what it needs.
+    """
+    begin = time.process_time()
+    yield
+    assert time.process_time() - begin < 30

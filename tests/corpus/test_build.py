@@ -25,7 +25,7 @@ from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import locked
 from tests.contract.shell import tree
 from tests.kills import killed
-from tests.memory import run_in_child
+from tests.memory import require_proc, run_in_child
 from tests.waiting import assert_ends, exit_code, wait_until
 
 from .conftest import Build, Story, Write, paragraphs, rows, tales, texts_of
@@ -336,6 +336,7 @@ def test_build_killed_at_any_file_operation_resumes_to_the_same_bytes(
 
 
 def test_killing_a_build_ends_its_workers(settings: Settings, tmp_path: Path) -> None:
+    require_proc()
     output = tmp_path / "corpus"
     with build_in_child({**settings, "workers": 2, "output": output}) as parent:
         while not list(output.glob("shard-*")):  # until its workers have begun to write

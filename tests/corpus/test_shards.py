@@ -17,6 +17,7 @@ from litebert.errors import DamagedError
 from litebert.files import hash_file
 from litebert.objectives import Loader, Sampling
 from litebert.tokenizer import models
+from tests.memory import require_proc
 
 ARRAYS = ("tokens", "sentences", "documents")
 
@@ -101,6 +102,7 @@ def test_damage_in_the_held_out_part_swapped_shards_and_another_manifest_are_fou
 def test_limit_on_open_files_is_raised_where_needed(
     pristine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    require_proc()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     monkeypatch.setattr(
         corpora, "SPARE_FILES", len(list(Path("/proc/self/fd").iterdir())) + 20

@@ -25,6 +25,7 @@ from litebert.settings import resolve, settings_from_words
 from litebert.tokenizer import Tokenizer
 from litebert.train.run import begin
 from tests.contract.tiny import weights
+from tests.memory import require_proc
 from tests.networks import SHAPE, config_for
 from tests.waiting import exit_code, wait_until
 
@@ -305,6 +306,7 @@ def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
 
 def _processes(*marks: str) -> list[int]:
     """Find the living processes whose environment has all of the given entries."""
+    require_proc()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

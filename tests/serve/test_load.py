@@ -18,6 +18,7 @@ import schemathesis
 from hypothesis import HealthCheck
 
 from tests.contract.served import Reply
+from tests.memory import require_proc
 from tests.waiting import DEADLINE
 
 from .conftest import ask_all
@@ -182,6 +183,7 @@ def test_thousands_of_requests_leak_nothing(server, rounds: int) -> None:
     """Send four kinds of requests per round, two of them mistakes; some clients
     disconnect early.
     """
+    require_proc()
     calls = [
         ("/v1/embed", {"texts": ["Anna found a ball."]}),
         ("/v1/fill", {"text": "no blank"}),

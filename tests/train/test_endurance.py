@@ -17,6 +17,7 @@ import pytest
 from litebert.train import run
 from litebert.train.pretrain import pretrain
 from tests.contract.shell import litebert
+from tests.memory import require_proc
 from tests.waiting import exit_code
 
 from .conftest import Configure, EachStep, at, checkpoints_of, state_of
@@ -37,6 +38,7 @@ def test_a_long_run_leaks_nothing(
     """Require a quarter of the run that adds less than 500 KB: a leak adds in each, an
     allocator only now and then.
     """
+    require_proc()
     steps = [first + (last - first) * part // 4 for part in range(5)]
     memory = list[int]()
     files = list[int]()

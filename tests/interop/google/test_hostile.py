@@ -9,7 +9,6 @@ import os
 import shutil
 import struct
 import tarfile
-import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from unittest import mock
@@ -31,6 +30,7 @@ from litebert.interop.bundle import (
 )
 from litebert.interop.google import import_checkpoint
 from tests.memory import memory_below
+from tests.waiting import ends_quickly
 
 FIXTURE = Path(__file__).parent / "fixtures" / "pretraining"
 NAME = "model.ckpt-best"
@@ -304,9 +304,8 @@ def test_a_bomb_stops_at_a_hundred_times_its_size(tmp_path: Path) -> None:
 def test_many_empty_files_are_refused_at_once(tmp_path: Path) -> None:
     archive = _archive(*(_file(f"{n}", b"") for n in range(20_000)))
     assert len(archive) < 500_000
-    begin = time.process_time()
-    assert_refused(tmp_path, archive, r"LB-701[\s\S]*more than 1,000 entries")
-    assert time.process_time() - begin < 2
+    with ends_quickly():
+        assert_refused(tmp_path, archive, r"LB-701[\s\S]*more than 1,000 entries")
 
 
 def _lying(size: int, kind: bytes = tarfile.REGTYPE, after: bytes = b"") -> bytes:
