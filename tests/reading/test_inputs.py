@@ -271,7 +271,7 @@ def test_parquet_that_is_damaged_or_whose_strings_are_not_utf8_is_refused(
     words = pyarrow.array([b"fine", b"caf\xe9"])
     words = pyarrow.StringArray.from_buffers(2, *words.buffers()[1:])
     pyarrow.parquet.write_table(pyarrow.table({"text": words}), path)
-    with pytest.raises(DamagedError, match=r"LB-342.*a\.parquet, row 1"):
+    with pytest.raises(DamagedError, match=r"LB-342.*a\.parquet, row 2"):
         read(path)
     table = pyarrow.table(
         {"text": [json.dumps(list(range(k, k + 40))) for k in range(2_000)]}

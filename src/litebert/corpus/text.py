@@ -12,6 +12,7 @@ from typing import IO, NamedTuple
 import sentencex
 
 from litebert.errors import LitebertError, did_you_mean
+from litebert.reading.parquet import read_parquet, split_row_groups
 from litebert.reading.source import (
     Names,
     Source,
@@ -21,13 +22,7 @@ from litebert.reading.source import (
     open_source,
     read_lines,
 )
-from litebert.reading.tables import (
-    Row,
-    Scanned,
-    read_parquet,
-    scan_json_lines,
-    split_row_groups,
-)
+from litebert.reading.tables import Row, Scanned, scan_json_lines
 from litebert.tokenizer.models import replace_surrogates
 
 # from this size on, a passage of a .txt file ends at the next blank line

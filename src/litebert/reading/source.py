@@ -41,10 +41,12 @@ TABLES = (*DELIMITED, *JSON_LINES, ".json", ".parquet", *TAGGED)
 _UNITS = {".parquet": "row", ".json": "item"}
 
 PIECE_BYTES = 1 << 18
-BOMB_BYTES = 1 << 30
+BOMB_BYTES = 64 << 20
 BOMB_RATIO = 100
-"""Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a
+"""Decompressed text is 2 to 30 times larger; more than 100 times, after 64 MiB, is a
 bomb.
+
+More would cost time, not memory: 25 seconds a GiB, if it is blank lines.
 """
 # a line of a table is a row, and several copies of it are in memory
 MAX_LINE_BYTES = 16 << 20
@@ -284,13 +286,7 @@ def read_pieces(source: Source) -> Iterator[bytes]:
         while piece := unpacked.read(PIECE_BYTES):
             length += len(piece)
             if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
-                what = f"{source.name} becomes far too large when decompressed"
-                received = f"{length:,} bytes out of {file.tell():,}"
-                advice = (
-                    "check where the file comes from; if it is genuine, decompress it"
-                    " yourself"
-                )
-                raise DamagedError("LB-307", what, received=received, next=advice)
+                raise decompression_bomb(source, length, file.tell())
             if source.on_read is not None:
                 source.on_read(file.tell())
             yield piece
@@ -306,6 +302,16 @@ def _read_part(
         if on_read is not None:
             on_read(len(part) - left)
         yield piece
+
+
+def decompression_bomb(source: Source, length: int, stored: int) -> DamagedError:
+    """Return the error for `stored` bytes that become far too many."""
+    return DamagedError(
+        "LB-307",
+        f"{source.name} becomes far too large when decompressed",
+        received=f"{length:,} bytes out of {stored:,}",
+        next="check where the file comes from; if it is genuine, decompress it yourself",
+    )
 
 
 # ---- lines: strict UTF-8 -------------------------------------------------------------

@@ -9,15 +9,14 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from shlex import quote
 from typing import Any, Literal, TypeAlias
 
-from litebert.errors import DamagedError, LitebertError, missing_package
+from litebert.errors import DamagedError, LitebertError
 from litebert.files import parse_json
-from litebert.reading.source import MAX_JSON_BYTES, Source, open_source, read_lines
+from litebert.reading.source import MAX_JSON_BYTES, Source, read_lines
 
 Row: TypeAlias = Mapping[str, object]
 Scanned: TypeAlias = tuple[int, Row | LitebertError]
@@ -37,7 +36,6 @@ _DELIMITERS = {
     "|": "bars",
     NO_DELIMITER: "nothing",
 }
-_ROWS_AT_ONCE = 16
 _COMMA = re.compile(r"^(\s*[+-]?\d+),(\d+\s*)$")
 
 
@@ -272,100 +270,6 @@ def require_distinct(
         raise LitebertError(
             "LB-842", what, received=", ".join(twice), expected=expected, next=advice
         )
-
-
-# ---- Parquet -------------------------------------------------------------------------
-
-
-def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
-    """Yield each row with only these columns, in bounded memory.
-
-    If the file lacks one of them, yield one row with all names and no values, so that
-    an error can list the names.
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise missing_package(
-            "pyarrow", extra="data", needed_for="a .parquet input"
-        ) from error
-    num_rows = 0
-    with closing(open_source(source)) as file:
-        try:
-            parquet: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
-            names = parquet.schema_arrow.names
-            require_distinct(
-                [name for name in names if not columns or name in columns], source.name
-            )
-            if not columns or not set(columns) <= set(names):
-                yield dict.fromkeys(names)
-                return
-            groups = source.part or range(parquet.num_row_groups)
-            rows_in_all = sum(parquet.metadata.row_group(at).num_rows for at in groups)
-            for batch in parquet.iter_batches(
-                batch_size=_ROWS_AT_ONCE,
-                row_groups=list(groups),
-                columns=columns,
-                use_threads=False,
-            ):
-                for row in batch.to_pylist():
-                    num_rows += 1
-                    yield row
-                if source.on_read is not None:
-                    source.on_read(source.size * num_rows // rows_in_all)
-        except UnicodeDecodeError as error:
-            what = (
-                f"{source.place(num_rows + 1)} or one of the next"
-                f" {_ROWS_AT_ONCE}: not UTF-8"
-            )
-            received = f"byte 0x{error.object[error.start]:02x}"
-            advice = "write it again, from correctly decoded text"
-            raise DamagedError(
-                "LB-342", what, received=received, next=advice
-            ) from error
-        except (pyarrow.ArrowException, OSError) as error:
-            what = f"{source.name} is damaged after row {num_rows + (source.before or 0):,}"
-            advice = "copy or write the file again"
-            raise DamagedError(
-                "LB-317", what, received=str(error), next=advice
-            ) from error
-
-
-def split_row_groups(source: Source, part_bytes: int) -> list[Source]:
-    """Divide a Parquet file between row groups, into parts of about this many bytes.
-
-    A file that cannot be read stays whole: whoever reads it says what is wrong.
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        return [source]
-    try:
-        with closing(open_source(source)) as file:
-            metadata: Any = pyarrow.parquet.ParquetFile(file).metadata
-            rows = [
-                metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)
-            ]
-    except (pyarrow.ArrowException, OSError):
-        return [source]
-    bytes_per_row = source.size / max(1, sum(rows))
-    parts = list[Source]()
-    first_group = 0
-    first_row = 0
-    end = 0  # the row where the current row group ends
-    for group, number in enumerate(rows):
-        end += number
-        size = round(end * bytes_per_row) - round(first_row * bytes_per_row)
-        is_last = group + 1 == len(rows)
-        if size < part_bytes and not is_last:
-            continue
-        part = range(first_group, group + 1)
-        parts.append(replace(source, size=size, part=part, before=first_row))
-        first_group = group + 1
-        first_row = end
-    return parts if len(parts) > 1 else [source]
 
 
 # ---- words with tags -----------------------------------------------------------------

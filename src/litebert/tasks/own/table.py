@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias
 
 from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading import tables
+from litebert.reading.parquet import read_parquet
 from litebert.reading.source import (
     DELIMITED,
     JSON_LINES,
@@ -157,12 +158,12 @@ def open_table(path: str | Path, *, has_header: bool | None = None) -> TableFile
         )
         return TableFile(source, writing, columns, scan, named)
     if source.kind == ".parquet":
-        columns = tuple(next(tables.read_parquet(source, ()), {}))
+        columns = tuple(next(read_parquet(source, ()), {}))
         return TableFile(
             source,
             "parquet",
             columns,
-            lambda: enumerate(tables.read_parquet(source, columns), 1),
+            lambda: enumerate(read_parquet(source, columns), 1),
         )
     if source.kind in JSON_LINES:
         writing = "an object per line"
