@@ -1,11 +1,12 @@
 """Figures in README, the pages and the model's card are those of the files of
-measurements that they come from.
+measurements that they come from. Both sides are read.
 
-Each case names a sentence of a page with `{}` where a figure stands, and where each
-figure was recorded: a cell of a table, or a sentence of a file. Both are read.
+A case of `CLAIMS` names a sentence of a page, with `{}` where a figure stands, and where
+each figure was recorded: a cell of a table, or a sentence of a file.
 """
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -143,3 +144,338 @@ def test_readme_says_where_the_best_rival_is_faster() -> None:
     ours, rival, _ = SPEEDUPS.fullmatch(epyc["int8"]).groups()
     shown = re.search(rf"on an AMD EPYC, OpenVINO is up to {NUMBER} times", text)
     assert_rounds_to(value(rival) / value(ours), shown[1])
+
+
+# ---- figures in sentences and in other tables
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure in a recorded table: below these headings, in the row whose first cells
+    are these, in this column; the first number of the cell, or a later one.
+    """
+
+    page: str
+    headings: tuple[str, ...]
+    row: tuple[str, ...]
+    column: str
+    number: int = 0
+
+    def read(self) -> float:
+        for headings, *lines in tables(section(self.page, *self.headings)):
+            for line in lines:
+                start = tuple(plain(cell) for cell in line[: len(self.row)])
+                if start == self.row and self.column in headings:
+                    cell = line[headings.index(self.column)]
+                    return value(re.findall(NUMBER, cell)[self.number])
+        raise AssertionError(f"{self} was not recorded")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A figure in a recorded sentence: the one at `{}`; `...` stands for any others."""
+
+    page: str
+    sentence: str
+
+    def read(self) -> float:
+        return value(numbers_in(self.page, self.sentence)[0])
+
+
+def plain(cell: str) -> str:
+    return cell.replace("*", "")
+
+
+def numbers_in(page: str, sentence: str) -> list[str]:
+    """Return the figures that a page has where the sentence has `{}`."""
+    pattern = re.escape(" ".join(sentence.split()))
+    pattern = pattern.replace(r"\{\}", NUMBER).replace(r"\.\.\.", r"[\d.,]+")
+    text = " ".join(read(page).split())
+    found = re.search(pattern, text)
+    assert found, f"{page} does not say {sentence!r}"
+    return list(found.groups())
+
+
+def start_up(contender: str, column: str) -> Cell:
+    headings = ("Speed on a Xeon with AMX", "From a folder to the first answer")
+    return Cell(RESULTS, headings, (contender,), column)
+
+
+def memory(preset: str, precision: str) -> Cell:
+    headings = ("Memory of a training step",)
+    return Cell(RESULTS, headings, (preset, precision), "checkpointed to theirs")
+
+
+SCALE = "benchmarks/scale_map.md"
+DISTILLED = "benchmarks/distillation/README.md"
+SHARING = ("What sharing costs",)
+STATIC = ("Compared with static vectors",)
+TASKS = "benchmarks/tasks/RESULTS.md"
+WORDS = "benchmarks/pretraining/words/README.md"
+NINTH = ("A ninth run",)
+ELEVENTH = ("An eleventh run",)
+CARD = "src/litebert/model/README.md"
+
+
+def tuned(task: str, measure: str, column: str = "packaged") -> Cell:
+    return Cell(TASKS, ("The packaged model",), (task, measure), column)
+
+
+def student(blocks: str, column: str) -> Cell:
+    return Cell(DISTILLED, SHARING, (blocks,), column)
+
+
+def packaged(column: str, number: int = 0) -> Cell:
+    return Cell(WORDS, NINTH, ("1 : 4 (packaged)",), column, number)
+
+
+def static(row: str, column: str) -> Cell:
+    return Cell(DISTILLED, STATIC, (row,), column)
+
+
+SMALL_TABLE = "static, 128 dimensions"
+LARGE_TABLE = "static, 256 dimensions"
+RETRIEVAL = "SQuAD dev, question to paragraph, MRR at 10"
+MEAN = "3, mean of the last two (packaged)"
+SIX = "6, E 256 (english-16m, no longer in the repository)"
+READ_AFTER = ("packaged (ninth run)",)
+
+CLAIMS: list[tuple[str, str, list[Cell | Said]]] = [
+    (
+        "docs/speed.md",
+        "with base, four forked processes hold {} (int8) to {} MB (fp32) together;"
+        " four that load separately hold {} to {} MB",
+        [
+            start_up("litebert int8", "four forked, MB"),
+            start_up("litebert fp32", "four forked, MB"),
+            start_up("litebert int8", "four processes, MB"),
+            start_up("litebert fp32", "four processes, MB"),
+        ],
+    ),
+    (
+        "docs/speed.md",
+        "the first answer from a folder takes {} to {} seconds",
+        [
+            start_up("litebert int8", "first answer, s"),
+            start_up("litebert fp32", "first answer, s"),
+        ],
+    ),
+    (
+        "docs/speed.md",
+        "its peak memory is {} to {} times that of transformers in the same precision,"
+        " {} for xxlarge in bf16",
+        [memory("tiny", "fp32"), memory("xlarge", "fp32"), memory("xxlarge", "bf16")],
+    ),
+    (
+        "docs/scale.md",
+        "that was {} times as fast for `mini`, {} times while another program kept one"
+        " core busy, and {} times for fine-tuning the packaged model",
+        [
+            Said(SCALE, "4,354 (4,290 to 4,430) | {} times |"),
+            Said(SCALE, "| 2,824 | {} times |"),
+            Said(SCALE, "1,657 (1,618 to 1,696) | {} times |"),
+        ],
+    ),
+    (
+        "docs/scale.md",
+        "with 512, base computes for {} % of it and xxlarge for {} %",
+        [
+            Said(SCALE, "| base-v2 | 512 | 5.9 ms | 94 MB | 1.9 ms | {} %"),
+            Said(SCALE, "| xxlarge-v2 | 512 | 153 ms | 1,782 MB | 36 ms | {} %"),
+        ],
+    ),
+    (
+        "docs/scale.md",
+        "should save every half hour and lose {} % of their time",
+        [Said(SCALE, "| 512 | 98 | 31 min | {} % |")],
+    ),
+    (
+        "docs/scale.md",
+        "A build processes {} to {} MB of text per second and core: 1 TB in half an hour"
+        " on 64 cores, {} GB on disk",
+        [
+            Said(RESULTS, "{} to ... MB/s per core"),
+            Said(RESULTS, "... to {} MB/s per core"),
+            Said(SCALE, "| 1 TB | 34 h | 32 min | 2.0 min | {} GB |"),
+        ],
+    ),
+    (
+        "docs/distillation.md",
+        "with three blocks it begins at {}",
+        [Said(DISTILLED, "the student with three blocks is at {}.")],
+    ),
+    (
+        "docs/distillation.md",
+        "({}, {} and STS-B dev {};",
+        [
+            Said(DISTILLED, "since removed, has {}, ... and ...: no"),
+            Said(DISTILLED, "since removed, has ..., {} and ...: no"),
+            Said(DISTILLED, "since removed, has ..., ... and {}: no"),
+        ],
+    ),
+    (
+        "docs/distillation.md",
+        "| a student of six blocks, E 256 | {} M | {} | {} | {} |",
+        [
+            student(SIX, "pieces"),
+            student(SIX, "minutes"),
+            student(SIX, "bytes"),
+            student(SIX, "STS-B dev"),
+        ],
+    ),
+    (
+        "docs/distillation.md",
+        "trained further on words, three blocks | {} M | {} | {} | {} |",
+        [
+            student(MEAN, "pieces"),
+            student(MEAN, "minutes"),
+            student(MEAN, "bytes"),
+            student(MEAN, "STS-B dev"),
+        ],
+    ),
+    (
+        "docs/distillation.md",
+        "static vectors (model2vec) | | | {} | {} | | the teacher | | | {} | {} |",
+        [
+            static(SMALL_TABLE, "bytes"),
+            static(SMALL_TABLE, "STS-B dev"),
+            static("the teacher", "bytes"),
+            static("the teacher", "STS-B dev"),
+        ],
+    ),
+    (
+        "docs/checkpoints.md",
+        "{} of {} real paragraphs with the official vocabulary",
+        [
+            Said(RESULTS, "vocabulary ({} by the digit-comma rule"),
+            Said(RESULTS, "6 of {} paragraphs differ with the official vocabulary"),
+        ],
+    ),
+    (
+        "docs/checkpoints.md",
+        "(`0000 000`, `000 0000`): {} of these paragraphs, {} with a vocabulary of 8,000",
+        [
+            Said(RESULTS, "cannot express, {} by rounding of equally"),
+            Said(RESULTS, "{} of 53,904 with an 8,000-piece vocabulary of our own"),
+        ],
+    ),
+    (
+        CARD,
+        "zero-shot | {} | teacher {}; its static vectors of {} MB {}, of {} MB {} |",
+        [
+            packaged("STS-B dev"),
+            static("the teacher", "STS-B dev"),
+            static(SMALL_TABLE, "bytes"),
+            static(SMALL_TABLE, "STS-B dev"),
+            static(LARGE_TABLE, "bytes"),
+            static(LARGE_TABLE, "STS-B dev"),
+        ],
+    ),
+    (
+        CARD,
+        "| SICK, Spearman x 100, zero-shot | {} | teacher {}; static {}, {} |",
+        [
+            packaged("SICK"),
+            static("the teacher", "SICK"),
+            static(SMALL_TABLE, "SICK"),
+            static(LARGE_TABLE, "SICK"),
+        ],
+    ),
+    (
+        CARD,
+        "MRR at 10 / recall at 1 | {} / ... | teacher {} / ...; static of 7.6 MB {} /",
+        [
+            packaged("retrieval"),
+            static("the teacher", RETRIEVAL),
+            static(SMALL_TABLE, RETRIEVAL),
+        ],
+    ),
+    (CARD, "| held-out [MASK] accuracy | {} % |", [packaged("[MASK]")]),
+    (CARD, "accuracy of all masked pieces | {} % |", [packaged("all masked")]),
+    (CARD, "in order or swapped | {} % |", [packaged("order")]),
+    (CARD, "| BLiMP, 20 pairs of each paradigm | {} |", [packaged("BLiMP")]),
+    (
+        CARD,
+        "| SST-2 dev | {} % *, 2,500 steps | {} %, 1,000 steps |",
+        [
+            Said(TASKS, "those of the ninth (five blocks) SST-2 has **{}**"),
+            tuned("SST-2", "accuracy"),
+        ],
+    ),
+    (
+        CARD,
+        "| SNLI, 7,800 pairs | {} % | {} % | {} % |",
+        [
+            Said(TASKS, "(86.6 after 1,250 steps), and SNLI {}, ... and ..."),
+            tuned("SNLI-dev split", "accuracy"),
+            tuned("SNLI-dev split", "accuracy", "teacher"),
+        ],
+    ),
+    (
+        CARD,
+        "| MRPC: accuracy, F1 | | {} %, {} | {} %, {} |",
+        [
+            tuned("MRPC", "accuracy"),
+            tuned("MRPC", "F1"),
+            tuned("MRPC", "accuracy", "teacher"),
+            tuned("MRPC", "F1", "teacher"),
+        ],
+    ),
+    (CARD, "| QNLI, 4,300 pairs | | {} % |", [tuned("QNLI-dev split", "accuracy")]),
+    (CARD, "| CoLA, Matthews | | {} |", [tuned("CoLA", "Matthews")]),
+    (CARD, "| RTE | | {} % |", [tuned("RTE", "accuracy")]),
+    (
+        CARD,
+        "| STS-B, Spearman | | {} * | {} |",
+        [tuned("STS-B", "Spearman"), tuned("STS-B", "Spearman", "teacher")],
+    ),
+    (CARD, "| IMDB, 150 steps | | {} % * |", [tuned("IMDB", "accuracy")]),
+    (
+        CARD,
+        "| SQuAD 1.1 F1, {} minutes | | {} * |",
+        [
+            Said(TASKS, "of the 224,000 in all, {} minutes of one core"),
+            Said(TASKS, "**SQuAD 1.1: F1 {}, exact"),
+        ],
+    ),
+    (
+        CARD,
+        "It has read {} M pieces",
+        [Said(WORDS, "**{} M pieces in all**. Log: `joint-9")],
+    ),
+    (
+        CARD,
+        "of single hidden words, {} % in a short caption and {} % in a sentence of SQuAD."
+        " Another {} to {} % get",
+        [
+            Cell(WORDS, ELEVENTH, READ_AFTER, "captions: right, repeats"),
+            Cell(WORDS, ELEVENTH, READ_AFTER, "SQuAD: right, repeats"),
+            Cell(WORDS, ELEVENTH, READ_AFTER, "captions: right, repeats", 1),
+            Cell(WORDS, ELEVENTH, READ_AFTER, "SQuAD: right, repeats", 1),
+        ],
+    ),
+    (
+        CARD,
+        "n-gram masked LM: {} M pieces, {} minutes of one CPU core",
+        [student(MEAN, "pieces"), student(MEAN, "minutes")],
+    ),
+]
+"""Each page, a sentence of it, and where its figures were recorded, in order."""
+
+
+@pytest.mark.parametrize(
+    ("page", "sentence", "sources"), CLAIMS, ids=[claim[1][:40] for claim in CLAIMS]
+)
+def test_figures_of_a_sentence_are_the_recorded_ones(
+    page: str, sentence: str, sources: list[Cell | Said]
+) -> None:
+    shown = numbers_in(page, sentence)
+    for figure, source in zip(shown, sources, strict=True):
+        assert_rounds_to(source.read(), figure)
+
+
+def test_control_a_figure_that_was_not_measured_is_noticed() -> None:
+    source = memory("tiny", "fp32")
+    assert_rounds_to(source.read(), "0.13")
+    with pytest.raises(AssertionError):
+        assert_rounds_to(source.read(), "0.14")
