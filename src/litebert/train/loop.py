@@ -37,6 +37,7 @@ from litebert.optim import (
 from litebert.runs import METRICS_FILE, Run
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, Task, Work
 from litebert.train.checkpoint import Checkpoints, RunProgress
+from litebert.train.pace import Pace
 from litebert.train.run import RunLog, memory_bytes, threads, write_model
 
 # first loss scale in fp16; it doubles after so many finite steps
@@ -63,12 +64,13 @@ def train(
     model: ModelFolder,
     *,
     key_measure: str | None = None,
+    pace: Pace | None = None,
 ) -> bool:
     """Train to the last step, or until a stop is requested; return whether the last
     step was reached.
 
     With a `key_measure`, the first model with its highest value is written to the run's
-    `best`.
+    `best`. A `pace` may change the number of threads.
     """
     settings = config.train
     optim = config.optim
@@ -136,6 +138,7 @@ def train(
     batches = iter(task.batches(progress.step, NO_END))
     is_stopping = False
     while left and not is_stopping:
+        begun = time.monotonic()
         works = next(batches)
         rate = schedule(min(settings.steps - 1, int(progress.position)))
         result = training_step(
@@ -150,6 +153,8 @@ def train(
             loss_scale=progress.loss_scale,
         )
         count(progress, result, config, log)
+        if pace is not None:
+            pace.count(progress.step, time.monotonic() - begun)
         left = progress.steps_left(settings.steps)
         log.advance(progress.step, progress.step + left)
         if not left or progress.step % settings.log_every == 0:
@@ -177,6 +182,8 @@ def train(
             if (folder / METRICS_FILE).exists():  # its rows survive a power cut, too
                 sync_file(folder / METRICS_FILE)
             checkpoints.save(network, optimizer, progress)
+    if pace is not None and not left:
+        pace.conclude(progress.step)
     return not left
 
 

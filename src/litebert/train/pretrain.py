@@ -48,6 +48,7 @@ from litebert.tasks.pretraining import Pretraining, Task, attend_locally
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.loop import Estimate, estimate, faster_precision, fit_steps, train
+from litebert.train.pace import Pace
 from litebert.train.run import (
     RunLog,
     begin,
@@ -110,6 +111,7 @@ def pretrain(
         )
         if begin(folder, settled, data=sources.describe() | of_teacher, world=world):
             return 0
+        all_threads = torch.get_num_threads()
         with threads(settings.threads):
             # a student is initialised from its teacher on the CPU, before either moves
             device = choose_device(settings.device)
@@ -150,7 +152,15 @@ def pretrain(
             key = "masked_lm_accuracy" if settings.keep_best else None
             vectors = vectors_of(config, teacher)
             model = ModelFolder(network, sources.tokenizer, vectors)
-            if not train(task, config, log, optimizer, model, key_measure=key):
+            pace = None
+            if settings.minutes is not None and device.type == "cpu":
+                # threads that the user has set stay, and all processes have the same
+                is_measured = settled.origins["train.threads"] == MEASURED
+                may_change = is_measured and world.size == 1
+                pace = Pace(log, (1, all_threads) if may_change else ())
+            if not train(
+                task, config, log, optimizer, model, key_measure=key, pace=pace
+            ):
                 return opened.exit_code()
         if world.is_first:
             with use_average(optimizer):
