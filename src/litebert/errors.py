@@ -6,6 +6,7 @@ import difflib
 import errno
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -44,14 +45,14 @@ class LitebertError(Exception):
         next: str = "",
     ) -> None:
         # lets pickle rebuild it in the process that started a worker
-        super().__init__(code, what)
+        super().__init__(code, hide_passwords(what))
         self.code = code
-        self.what = what
+        self.what = hide_passwords(what)
         self.received = None
-        self.expected = expected
-        self.next = next
+        self.expected = expected and hide_passwords(expected)
+        self.next = hide_passwords(next)
         if received is not None:
-            text = str(received)
+            text = hide_passwords(str(received))
             line = _escape_breaks(text[: _LONGEST_RECEIVED + 1])
             is_long = len(line) > _LONGEST_RECEIVED
             self.received = (
@@ -284,6 +285,26 @@ def escape_control(text: str) -> str:
     )
 
 
+# user:password@ in a URL; a password may have a slash or an @ in it
+_PASSWORD = re.compile(r"(://[^\s:/@]*:)\S+(?=@)")
+# in the query of a URL, as of one that is signed
+_SECRET = re.compile(
+    r"((?:[?&]|%3F|%26)[\w.%-]*(?:sig|token|key|secret|password|credential)[\w.%-]*=)[^\s&#'\"]+",
+    re.IGNORECASE,
+)
+
+
+def hide_passwords(text: str) -> str:
+    """Return a text without the passwords and signatures of the URLs in it.
+
+    >>> hide_passwords("no s3://me:secret@host/a?token=x&part=2, nor http://host:80/")
+    'no s3://me:***@host/a?token=***&part=2, nor http://host:80/'
+    """
+    if "://" not in text:
+        return text
+    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1***", text))
+
+
 def format_count(number: int, what: str) -> str:
     """Format a count for people.
 
@@ -312,8 +333,9 @@ def say(text: str) -> None:
     If nothing reads stderr any more, as in `2>&1 | head`, the work continues silently.
     """
     try:
+        shown = escape_control(hide_passwords(text))
         print(
-            f"{_CLEAR if sys.stderr.isatty() else ''}{escape_control(text)}",
+            f"{_CLEAR if sys.stderr.isatty() else ''}{shown}",
             file=sys.stderr,
             flush=True,
         )

@@ -221,6 +221,12 @@ def test_what_cannot_be_fetched_or_pushed_is_refused(
         local_corpus(f"{bucket}/never")
     with pytest.raises(LitebertError, match="LB-619"):
         corpus_push(sharded.with_name("remote"), f"{bucket}/stories")
+    for folder in ("backup", "./backup", "", "C:\\backup"):
+        with pytest.raises(LitebertError, match="LB-275"):
+            corpus_push(sharded, folder)
+    for nonsense in ("://", "s3://", "nosuchscheme://a/b", "s3://[/x"):
+        with pytest.raises(LitebertError, match="LB-303"):
+            corpus_push(sharded, nonsense)
     for gigabytes in ("x", "-1", "nan", "inf"):
         monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", gigabytes)
         with pytest.raises(LitebertError, match="LITEBERT_CORPUS_CACHE_GB"):

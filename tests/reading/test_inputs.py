@@ -6,6 +6,7 @@ import gzip
 import json
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow
@@ -287,3 +288,29 @@ def test_parquet_that_is_damaged_or_whose_strings_are_not_utf8_is_refused(
         path.write_bytes(content)
         with pytest.raises(DamagedError, match="is damaged after row"):
             read(path)
+
+
+SECRETS = (
+    "s3://me:hunter2@bucket/a.txt",
+    "nosuchscheme://me:hunter2@host/a.txt",
+    "https://me:hun@ter2/hunter2@host/a.txt",
+    "https://host/a.txt?X-Amz-Signature=hunter2&part=1",
+    "https://host/a.txt?sig=hunter2",
+    "https://:hunter2@[::1/a.txt",
+)
+
+
+@pytest.mark.parametrize("url", SECRETS)
+def test_no_message_shows_the_password_of_a_url(
+    url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from litebert.errors import say
+
+    monkeypatch.setattr(sources, "PAUSE", timedelta(seconds=0.001))
+    monkeypatch.setattr(sources, "_TIMEOUT", "1s")
+    monkeypatch.setattr(sources, "ATTEMPTS", 1)
+    with pytest.raises(LitebertError) as caught:
+        find_input(url)
+    say(f"reading {url}")
+    shown = f"{caught.value!r} {caught.value}{capfd.readouterr()}"
+    assert "hunter2" not in shown

@@ -74,6 +74,50 @@ def test_a_connection_beyond_the_limit_is_closed(
     asyncio.run(connect())
 
 
+async def answer_and_read(read_every: float | None) -> int:
+    """Answer a client with 16 MiB; it reads 1 MiB at a time, or nothing (None). Return
+    the number of bytes that it got.
+    """
+    body = bytes(16 << 20)
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        length = str(len(body)).encode()
+        headers = [(b"content-length", length)]
+        start = {"type": "http.response.start", "status": 200, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+
+    config = uvicorn.Config(app, lifespan="off")
+    config.load()
+    state = ServerState()
+    made = partial(guard.PatientConnection, config, state, {})
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(made, "127.0.0.1", 0) as listener:
+        address = listener.sockets[0].getsockname()
+        reader, writer = await asyncio.open_connection(*address, limit=1 << 16)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        num_read = 0
+        while state.connections or not num_read:
+            if read_every is None:
+                num_read = 1
+                await asyncio.sleep(0.05)
+            else:
+                num_read += len(await reader.read(1 << 20))
+                await asyncio.sleep(read_every)
+                if num_read > len(body):
+                    break
+        writer.close()
+    return num_read
+
+
+def test_a_client_that_does_not_read_its_answer_is_closed_and_a_slow_one_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guard.PatientConnection, "header_seconds", 0.5)
+    assert asyncio.run(asyncio.wait_for(answer_and_read(None), 60)) == 1
+    assert asyncio.run(asyncio.wait_for(answer_and_read(0.01), 60)) > 16 << 20
+
+
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:
     """asyncio turns Nagle's algorithm off only if the protocol of the listener is
     given.

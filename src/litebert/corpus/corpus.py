@@ -27,7 +27,13 @@ from typing import Self
 from litebert import files
 from litebert.corpus import shards as disk
 from litebert.cpu import find_processors
-from litebert.errors import DamagedError, LitebertError, ResourceError, free_bytes
+from litebert.errors import (
+    DamagedError,
+    LitebertError,
+    ResourceError,
+    free_bytes,
+    hide_passwords,
+)
 from litebert.files import Json
 from litebert.privacy import cache_folder
 from litebert.reading.source import is_url, read_object, write_object
@@ -202,6 +208,14 @@ def corpus_push(corpus: Path, url: str) -> str:
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
     Corpus.without_shards(corpus)  # check that it is a finished corpus
+    if not is_url(url):
+        raise LitebertError(
+            "LB-275",
+            "a corpus is pushed to object storage, not to a folder",
+            received=url,
+            expected="a URL such as s3://bucket/wiki",
+            next=f"cp -r {quote(str(corpus))} {quote(url)} copies it to a folder",
+        )
     # nothing is there yet, or what an interrupted push has left
     with suppress(FileNotFoundError):
         b"".join(read_object(f"{url.rstrip('/')}/{LISTING}"))
@@ -230,10 +244,8 @@ def corpus_push(corpus: Path, url: str) -> str:
     # Readers recognise a corpus by its list of files, so the list comes after
     # everything else.
     write_object(f"{url.rstrip('/')}/{LISTING}", "\n".join(there).encode())
-    return (
-        f"{url} "
-        f" {files.format_bytes(sum(path.stat().st_size for path in there.values()))}"
-    )
+    size = sum(path.stat().st_size for path in there.values())
+    return f"{hide_passwords(url)}  {files.format_bytes(size)}"
 
 
 def local_corpus(corpus: str | Path) -> Path:

@@ -500,6 +500,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
 
 MAX_BYTES = 10 << 30
 MAX_ENTRIES = 1_000  # the released models have at most nine files
+MAX_PARTS = 32  # of a path in an archive; theirs have at most three
 MAX_RATIO = 100  # unpacked bytes per byte of an archive, beyond the first MiB
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
@@ -592,6 +593,8 @@ def unpack(archive: Path, into: Path) -> None:
                 for number, member in enumerate(tar):
                     if number == MAX_ENTRIES:
                         raise tarfile.FilterError(f"more than {MAX_ENTRIES:,} entries")
+                    if member.name.count("/") >= MAX_PARTS:
+                        raise tarfile.FilterError(f"more than {MAX_PARTS} folders")
                     if not (member.isreg() or member.isdir()) or member.issparse():
                         raise tarfile.SpecialFileError(member)
                     tar.extract(member, into, set_attrs=False, filter="data")
@@ -610,6 +613,7 @@ def unpack(archive: Path, into: Path) -> None:
         EOFError,
         zlib.error,
         ValueError,
+        RecursionError,  # a header about a header about a header ...
         gzip.BadGzipFile,
     ) as error:
         what = f"{archive} is cut off or damaged"

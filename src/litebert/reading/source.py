@@ -425,7 +425,7 @@ def _storage(url: str) -> Iterator[tuple[Any, str]]:
     host, _, path = place.partition("/")
     try:
         store = _store(f"{scheme}://{host}")
-    except BaseError as error:
+    except (BaseError, ValueError) as error:
         raise _unreadable(url, error) from error
     try:
         yield store, path

@@ -36,6 +36,8 @@ MAX_SCORED_CHARACTERS = 1_000
 MAX_SCORED_TOKENS = 128
 MAX_CONNECTIONS = 1_024
 MAX_HELD_BYTES = 64 << 20  # of unfinished request bodies, together
+# A client must read at least so much of an answer in --client-seconds.
+MIN_READ_BYTES = 64 << 10
 IDLE_SECONDS = 30  # a connection without a request is closed after this long
 STOP_SECONDS = 8  # accepted requests have this long to finish after SIGTERM
 
@@ -267,12 +269,14 @@ def digest(key: str) -> bytes:
 
 
 class PatientConnection(H11Protocol):
-    """uvicorn's protocol, except that headers must arrive in time, and that its
-    refusals look like all others.
+    """uvicorn's protocol, except that headers must arrive in time, that an answer must be
+    read in time, and that its refusals look like all others.
     """
 
     header_seconds = 10.0
     _due: asyncio.TimerHandle | None = None
+    _reading_due: asyncio.TimerHandle | None = None
+    _unread = 0  # bytes of answers that wait here for the client to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -286,7 +290,18 @@ class PatientConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_watching()
+        self._stop_expecting()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Expect the client to read: asyncio holds more of the answer than it should."""
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        """Expect nothing more: the client has read nearly all."""
+        self._stop_expecting()
+        super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         what = (
@@ -315,6 +330,25 @@ class PatientConnection(H11Protocol):
             self._stop_watching()
         elif self._due is None and not self.transport.is_closing():
             self._due = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _expect_reading(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._reading_due = self.loop.call_later(
+            self.header_seconds, self._require_reading
+        )
+
+    def _require_reading(self) -> None:
+        """Give up a client that reads too slowly: its answer would stay in memory."""
+        num_read = self._unread - self.transport.get_write_buffer_size()
+        if num_read < MIN_READ_BYTES:
+            self.transport.abort()
+        else:
+            self._expect_reading()
+
+    def _stop_expecting(self) -> None:
+        if self._reading_due is not None:
+            self._reading_due.cancel()
+            self._reading_due = None
 
     def _stop_watching(self) -> None:
         if self._due is not None:

@@ -301,6 +301,16 @@ def test_a_bomb_stops_at_a_hundred_times_its_size(tmp_path: Path) -> None:
     assert_refused(tmp_path, gzip.compress(zeros_after_the_end), "LB-701")
 
 
+DEEP = ("/".join(["a"] * 20_000), "a/" * 20_000, "a/" * 33 + "b")
+
+
+@pytest.mark.parametrize("name", DEEP, ids=len)
+def test_a_name_of_thousands_of_folders_is_refused(tmp_path: Path, name: str) -> None:
+    for kind in (tarfile.REGTYPE, tarfile.DIRTYPE):
+        members = [_file("good"), _file(name, b"", type=kind)]
+        assert_refused(tmp_path, _archive(*members), "LB-701")
+
+
 def test_many_empty_files_are_refused_at_once(tmp_path: Path) -> None:
     archive = _archive(*(_file(f"{n}", b"") for n in range(20_000)))
     assert len(archive) < 500_000
@@ -328,6 +338,7 @@ LIES = {
     "cut data": _lying(600, after=b"short"),
     "a size in a header": _lying(20, tarfile.XHDTYPE, b"20 size=99999999999\n"),
     "sparse": _lying(27, tarfile.XHDTYPE, b"27 GNU.sparse.realsize=999\n"),
+    "names of names": _lying(1, tarfile.GNUTYPE_LONGNAME)[:512] * 20_000,
     "no end": _lying(0)[:512],
     "cut header": _lying(0)[:300],
 }
