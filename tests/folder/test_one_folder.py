@@ -20,11 +20,13 @@ from sentence_transformers.sentence_transformer.modules import (
 
 import litebert
 from litebert.api.formats import quantize
-from litebert.folder import read_folder, write_folder
+from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
+from litebert.folder.vectors import DenseLayer
 from litebert.interop.huggingface import import_model
+from litebert.nn import AlbertForPretraining
 from litebert.tokenizer import Tokenizer
-from litebert.train.checkpoint import mean_model
-from tests.networks import SHAPE, random_model
+from litebert.train.checkpoint import average_checkpoints, mean_model
+from tests.networks import SHAPE, config_for, random_model
 
 WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "##s", "ran", ".", ","]
 WORDS += ["un", "##seen", "query", ":", "find", "good"]
@@ -226,3 +228,114 @@ def test_settings_that_changed_after_the_weights_were_saved_are_named(
     assert "num_attention_heads is 2, was 4" in note
     write_folder(replace(model, vectors=None), tmp_path)
     assert not read_folder(tmp_path).notes
+
+
+# ---- what is trained -----------------------------------------------------------------
+
+QUICK = {
+    "train.steps": 2,
+    "train.eval_every": 2,
+    "train.batch_size": 2,
+    "train.precision": "fp32",
+}
+PRETRAINING = QUICK | {
+    "train.save_every": 2,
+    "train.eval_sequences": 4,
+    "train.loader_workers": 0,
+    "objective.max_seq_length": 32,
+}
+DISTILLATION = PRETRAINING | {
+    "model.embedding_size": 16,
+    "distil.texts": 4,
+    "distil.text_length": 16,
+}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
+    """Write a pretrained model that says everything about its vectors."""
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    network = AlbertForPretraining(config_for(tokenizer))
+    dense = DenseLayer(torch.randn(12, HIDDEN), torch.randn(12), "Tanh")
+    vectors = SentenceVectors(
+        pooling="cls",
+        normalize=True,
+        max_length=30,
+        prompts={"query": "find ", "document": ""},
+        dimensions=10,
+        similarity="dot",
+        dense=(dense,),
+    )
+    folder = tmp_path_factory.mktemp("start") / "model"
+    write_folder(ModelFolder(network, tokenizer, vectors), folder)
+    return folder
+
+
+def _finetuned(start: Path, runs: Path) -> Path:
+    table = runs / "table.csv"
+    rows = [f"the cat sat {number},{number % 2}" for number in range(24)]
+    table.write_text("\n".join(["text,label", *rows]) + "\n")
+    return litebert.finetune(
+        table, model=start, runs=runs, name="tuned", settings=QUICK, quiet=True
+    ).folder
+
+
+def _pretrained(start: Path, runs: Path, corpus: Path) -> Path:
+    return litebert.pretrain(
+        corpus=corpus,
+        start=start,
+        runs=runs,
+        name="further",
+        settings=PRETRAINING,
+        quiet=True,
+    ).folder
+
+
+def _distilled(start: Path, runs: Path, corpus: Path) -> Path:
+    return litebert.distil(
+        start,
+        corpus=corpus,
+        runs=runs,
+        name="student",
+        settings=DISTILLATION,
+        quiet=True,
+    ).folder
+
+
+def test_a_model_that_is_trained_further_keeps_how_it_makes_vectors(
+    tmp_path: Path, start: Path, corpus: Path
+) -> None:
+    runs = {
+        "finetune": _finetuned(start, tmp_path),
+        "pretrain": _pretrained(start, tmp_path, corpus),
+        "distil": _distilled(start, tmp_path, corpus),
+    }
+    before = litebert.load(start)
+    for name, run in runs.items():
+        after = litebert.load(run)
+        assert after.vectors == before.vectors, name
+        assert len(after.vectors.dense) == 1
+        theirs = SentenceTransformer(str(run / "model"), device="cpu")
+        texts = ["the cat", "a dog ran to the house"]
+        for prompt in ("query", "document"):
+            np.testing.assert_allclose(
+                after.embed(texts, prompt=prompt),
+                theirs.encode(texts, prompt_name=prompt),
+                atol=1e-5,
+            )
+        assert after.embed(texts).shape == (2, 10)
+    # checkpoints and their mean are whole models, too
+    further = runs["pretrain"]
+    (checkpoint,) = (further / "checkpoints").glob("step-*")
+    assert litebert.load(checkpoint).vectors == before.vectors
+    average_checkpoints(further, tmp_path / "mean")
+    assert litebert.load(tmp_path / "mean").vectors == before.vectors
+
+
+def test_a_student_of_a_model_that_says_nothing_is_served_as_it_was_trained(
+    tmp_path: Path, start: Path, corpus: Path
+) -> None:
+    write_folder(replace(read_folder(start), vectors=None), tmp_path / "teacher")
+    student = litebert.load(_distilled(tmp_path / "teacher", tmp_path, corpus))
+    assert replace(student.vectors, max_length=None) == SentenceVectors()
+    assert (Path(student.source) / "modules.json").is_file()

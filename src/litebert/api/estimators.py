@@ -83,7 +83,7 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: object = None) -> Labels:  # noqa: ARG002
         """Return the names of the columns."""
-        size = self._model.network.config.hidden_size
+        size = self._model.num_dimensions
         return np.array([f"litebert{number}" for number in range(size)], dtype=object)
 
     @cached_property

@@ -130,6 +130,11 @@ class SentenceVectors:
         """Return the number of dimensions before any are cut off."""
         return self.dense[-1].weight.shape[0] if self.dense else hidden_size
 
+    def length(self, hidden_size: int) -> int:
+        """Return the number of dimensions of the vectors."""
+        width = self.width(hidden_size)
+        return min(self.dimensions or width, width)
+
 
 def _without_prompt(states: Tensor, batch: Batch, skipped: int) -> tuple[Tensor, Batch]:
     """Return the states of all tokens but the first ones of each sequence, and their

@@ -271,7 +271,7 @@ def embed_texts(
     if prompt and not vectors.pools_prompt:
         skipped = 1 + len(tokenizer.encode_ids([prompt])[0])
     width = vectors.width(network.config.hidden_size)
-    kept = min(vectors.dimensions or width, width)
+    kept = vectors.length(network.config.hidden_size)
     rows_of = np.zeros((len(encoded), kept), dtype=np.float32)
     is_unit = vectors.normalize if normalize is None else normalize
     for rows, batch in frame_batches(

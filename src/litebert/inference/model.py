@@ -363,6 +363,11 @@ class Model:
 
     # Vectors
 
+    @property
+    def num_dimensions(self) -> int:
+        """The length of the vectors that `embed` returns by default."""
+        return self.vectors.length(self.network.config.hidden_size)
+
     def embed(
         self,
         texts: Texts,

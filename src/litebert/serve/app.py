@@ -352,7 +352,7 @@ class Service:
         if sum(map(len, body.input)) > most:
             expected = f"at most {most:,} characters together"
             raise invalid("input is not valid", expected, "input")
-        width = self.find_model(body.model).facts.get("hidden_size")
+        width = self.find_model(body.model).facts.get("vector_size")
         if width is not None and body.dimensions is not None:
             _require_dimensions(body.dimensions, width)
 

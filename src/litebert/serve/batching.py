@@ -348,6 +348,7 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
         "verbs": [*model.verbs],
         "version": hash_model(Path(model.source)),
         "hidden_size": config.hidden_size,
+        "vector_size": model.num_dimensions,
         "num_steps": config.num_steps,
         "num_blocks": len(set(depth_plan(config))),
         "max_tokens": config.max_position_embeddings,
