@@ -6,7 +6,7 @@ THREADS ?= 1,2
 STUDIES ?= sharing embedding sentence depth width time dropout ngram groups masking attention
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-wheel check bench study docs dist clean
+.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-wheel test-machines check bench study docs dist clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,9 @@ test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 
 test-cluster: $(VENV)/.dev  ## a corpus built by a Ray cluster, one of whose workers dies
 	$(BIN)/pytest -q -n 0 -m cluster tests/corpus
+
+test-machines: $(VENV)/.dev  ## `make test` as on nine kinds of machine, in random order: hours (MACHINES="avx2-1 busy")
+	$(BIN)/python -m tests.machines $(MACHINES)
 
 test-wheel: $(VENV)/.dev  ## the wheel in a bare environment, extra by extra
 	$(BIN)/pytest -q -n 0 -m wheel tests/test_wheel.py

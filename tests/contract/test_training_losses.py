@@ -3,15 +3,16 @@ recorded ones, and equal bits when they are trained again.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import litebert as package
+from litebert.fast import attention, steps
 
 from . import golden
-from .tiny import FINETUNING, PACE, PRETRAINING, Desk, rows, weights
+from .tiny import FINETUNING, PACE, PRETRAINING, Desk, reproducible_rows, rows, weights
 
 PRETRAINED: dict[str, dict[str, object]] = {
     "as the paper": {
@@ -204,6 +205,49 @@ def test_the_same_training_has_the_same_bits_again(
     again = TRAINED[kind](desk, tmp_path, "again")
     assert rows(first) == rows(again)
     assert weights(first) == weights(again)
+
+
+CHOICES = (steps.packing_pays, steps._likes_pieces, attention._choose_kernel)
+"""What a process finds out once, by taking time."""
+
+
+@pytest.fixture
+def forget_choices() -> Iterator[Callable[[], None]]:
+    def forget() -> None:
+        for choice in CHOICES:
+            choice.cache_clear()
+
+    yield forget
+    forget()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_kernels_that_are_chosen_by_time_change_no_bit_of_a_training(
+    desk: Desk,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    forget_choices: Callable[[], None],
+    precision: str,
+) -> None:
+    """Only evaluations use them; a busy machine may choose others than a quiet one."""
+    runs = []
+    for fastest in (0, 1):
+
+        def time_each(
+            *choices: object, fastest: int = fastest, **_: int
+        ) -> list[float]:
+            seconds = [9.0] * len(choices)
+            seconds[fastest] = 1.0
+            return seconds
+
+        for module in (steps, attention):
+            monkeypatch.setattr(module, "time_each", time_each)
+        forget_choices()
+        name = f"choice-{fastest}"
+        runs.append(desk.pretrain(tmp_path, name, **{"train.precision": precision}))
+    first, other = runs
+    assert reproducible_rows(first) == reproducible_rows(other)
+    assert weights(first) == weights(other)
 
 
 def test_another_seed_gives_other_weights(desk: Desk, tmp_path: Path) -> None:
