@@ -68,19 +68,23 @@ class CorpusSummary:
     held_out: disk.Counts | None
 
     def __str__(self) -> str:
-        sides = {"train": self.train, "held out": self.held_out}
-        line = "{:<9} {:,} documents, {:,} sentences, {:,} tokens"
-        lines = [
-            line.format(name, c.documents, c.sentences, c.tokens)
-            for name, c in sides.items()
-            if c
-        ]
-        if (unknown := self.train.unknown_tokens) > MOST_UNKNOWN * self.train.tokens:
+        lines = [_line("train", self.train)]
+        if self.held_out is not None:
+            lines.append(_line("held out", self.held_out))
+        unknown = self.train.unknown_tokens
+        if unknown > MOST_UNKNOWN * self.train.tokens:
             lines.append(
                 f"warning: {unknown / self.train.tokens:.1%} of the tokens are unknown;"
                 f" {OTHER_VOCABULARY}"
             )
         return "\n".join(lines)
+
+
+def _line(name: str, counts: disk.Counts) -> str:
+    return (
+        f"{name:<9} {counts.documents:,} documents, {counts.sentences:,} sentences,"
+        f" {counts.tokens:,} tokens"
+    )
 
 
 class BuildProgress(NamedTuple):
@@ -438,95 +442,119 @@ def _finish(
     _clean(output)
 
 
+class Division(NamedTuple):
+    """How a shard is divided: where its documents begin and end, in sentences, and
+    which of them go to the other side.
+    """
+
+    place: int  # of the shard
+    bounds: list[int]  # (documents + 1,)
+    leaving: set[int]
+
+
 def _divide(
     output: Path, manifests: Sequence[disk.Manifest], unknown_id: int
 ) -> list[disk.Manifest]:
     """Divide a shard if the hashes happened to put all documents on one side.
 
-    At least one document is held out: the last ones with the fewest copies, and these
-    too, so that nothing is both held out and trained on. Of a single document, the end
-    is held out. The old shard stays until the manifests are written, next to a new one
-    under the next free name, so that a build killed here can do the same again.
+    The old shard stays until the manifests are written, next to a new one under the
+    next free name, so that a build killed here can do the same again.
     """
-    full, other = sorted(manifests, key=lambda manifest: not manifest.shards)
-    plan = full.plan
-    is_train = full.part == "train"
+    full, empty = sorted(manifests, key=lambda manifest: not manifest.shards)
     folders = _sides(output, full.plan)
-    shards = [disk.open_shard(folders[full.part], each, plan) for each in full.shards]
-    num_documents = full.counts.documents
-    num_sentences = full.counts.sentences
-    place = 0  # of the shard that is divided
-    if num_documents == 1:  # its beginning and its end count as two documents
-        cut = max(
-            1,
-            num_sentences
-            - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences)),
-        )
-        # the end is held out
-        bounds = [0, cut, num_sentences]
-        leaving = {1 if is_train else 0}
+    if full.counts.documents == 1:
+        division = _cut_document(full)
     else:
-        num_held_out = max(1, round(plan.held_out * num_documents))
-        num_leaving = min(
-            num_held_out if is_train else max(1, num_documents - num_held_out),
-            num_documents - 1,
-        )
-        hashes = [shard.hash_documents().tolist() for shard in shards]
-        moved = set[int]()
-        size = 0
-        times = Counter(chain.from_iterable(hashes))
-        # to the last one that has all copies of a document
-        for place in reversed(range(len(shards))):
-            here = Counter(hashes[place])
-            # with few copies first, the last ones first
-            for each, number in reversed(here.most_common()):
-                if (
-                    number == times[each]
-                    and size < num_leaving
-                    and size + number < num_documents
-                ):
-                    moved.add(each)
-                    size += number
-            if moved:
-                break
-        bounds = shards[place].documents.tolist()
-        leaving = {
-            number for number, each in enumerate(hashes[place]) if each in moved
-        } or {len(bounds) - 2}
-    old = full.shards[place]
-    shard = shards[place]
-    # the shards of what stays and of what leaves
+        folder = folders[full.part]
+        shards = [disk.open_shard(folder, each, full.plan) for each in full.shards]
+        division = _choose_documents(full, shards)
+    old = full.shards[division.place]
     part = old.name.split("-")[1]
-    made = list[list[disk.ShardRecord]]()
-    for side, leaves in ((full.part, False), (other.part, True)):
-        present = (
-            []
-            if leaves
-            else [each for each in full.shards if each.name.split("-")[1] == part]
-        )
-        with disk.ShardWriter(folders[side], part, plan, unknown_id, present) as writer:
-            # what was left out of the old shard is also left out of its replacement
-            if not leaves:
-                writer.counts.update(
-                    {
-                        key: getattr(old.counts, key)
-                        for key in ("empty_documents", "empty_sentences")
-                    }
-                )
-            for number, (start, stop) in enumerate(pairwise(bounds)):
-                if (number in leaving) == leaves:
-                    offsets = pairwise(shard.sentences[start : stop + 1].tolist())
-                    writer.add(number, [shard.tokens[a:b].tolist() for a, b in offsets])
-            writer.finish(old.consumed)
-            made.append(writer.shards[len(present) :])  # none if all documents leave
-    staying, left = made
-    kept = sum((each.counts for each in staying), full.counts - old.counts)
-    kept_shards = (*full.shards[:place], *staying, *full.shards[place + 1 :])
-    full = full.model_copy(update={"shards": kept_shards, "counts": kept})
-    other = other.model_copy(
-        update={"shards": tuple(left), "counts": other.counts + left[0].counts}
-    )
-    return [full, other] if is_train else [other, full]
+    shard = disk.open_shard(folders[full.part], old, full.plan)
+    present = [each for each in full.shards if each.name.split("-")[1] == part]
+    with disk.ShardWriter(
+        folders[full.part], part, full.plan, unknown_id, present
+    ) as writer:
+        # what was left out of the old shard is also left out of its replacement
+        writer.counts["empty_documents"] = old.counts.empty_documents
+        writer.counts["empty_sentences"] = old.counts.empty_sentences
+        for number in range(len(division.bounds) - 1):
+            if number not in division.leaving:
+                writer.add(number, _sentences_of(shard, division, number))
+        writer.finish(old.consumed)
+        staying = writer.shards[len(present) :]  # none if all documents leave
+    with disk.ShardWriter(folders[empty.part], part, full.plan, unknown_id) as writer:
+        for number in sorted(division.leaving):
+            writer.add(number, _sentences_of(shard, division, number))
+        writer.finish(old.consumed)
+        (left,) = writer.shards
+    counts = full.counts - old.counts
+    for record in staying:
+        counts = counts + record.counts
+    before = full.shards[: division.place]
+    after = full.shards[division.place + 1 :]
+    divided = {
+        full.part: full.model_copy(
+            update={"shards": (*before, *staying, *after), "counts": counts}
+        ),
+        empty.part: empty.model_copy(
+            update={"shards": (left,), "counts": empty.counts + left.counts}
+        ),
+    }
+    return [divided["train"], divided["held-out"]]
+
+
+def _cut_document(full: disk.Manifest) -> Division:
+    """Cut the only document in two: its end is held out, at least two sentences if it
+    has four.
+    """
+    num_sentences = full.counts.sentences
+    num_held_out = round(full.plan.held_out * num_sentences)
+    num_held_out = max(num_held_out, min(2, num_sentences // 2))
+    cut = max(1, num_sentences - num_held_out)
+    leaving = {1} if full.part == "train" else {0}
+    return Division(0, [0, cut, num_sentences], leaving)
+
+
+def _choose_documents(full: disk.Manifest, shards: Sequence[disk.Shard]) -> Division:
+    """Choose the documents that go to the other side: the last ones with the fewest
+    copies, together with these, so that nothing is both held out and trained on.
+
+    They are in one shard: the last that has all copies of one of its documents. If
+    there is none, the last document goes.
+    """
+    num_documents = full.counts.documents
+    num_leaving = max(1, round(full.plan.held_out * num_documents))
+    if full.part == "held-out":
+        num_leaving = max(1, num_documents - num_leaving)
+    num_leaving = min(num_leaving, num_documents - 1)
+    hashes = [shard.hash_documents().tolist() for shard in shards]
+    copies = Counter(chain.from_iterable(hashes))
+    moved = set[int]()
+    size = 0
+    place = 0
+    for place in reversed(range(len(shards))):
+        here = Counter(hashes[place])
+        # with few copies first, the last ones first
+        for digest, number in reversed(here.most_common()):
+            has_all = number == copies[digest]
+            if has_all and size < num_leaving and size + number < num_documents:
+                moved.add(digest)
+                size += number
+        if moved:
+            break
+    bounds = shards[place].documents.tolist()
+    leaving = {at for at, digest in enumerate(hashes[place]) if digest in moved}
+    return Division(place, bounds, leaving or {len(bounds) - 2})
+
+
+def _sentences_of(
+    shard: disk.Shard, division: Division, number: int
+) -> list[list[int]]:
+    """Return the tokens of each sentence of a document."""
+    start, stop = division.bounds[number : number + 2]
+    offsets = shard.sentences[start : stop + 1].tolist()
+    return [shard.tokens[begin:end].tolist() for begin, end in pairwise(offsets)]
 
 
 def _clean(output: Path) -> None:
@@ -560,26 +588,19 @@ def _report_progress(
     tokens_before = 0
 
     def read_progress() -> BuildProgress:
-        notes = [
-            json.loads(path.read_bytes())
-            for path in (output / disk.PARTS).glob("*.progress")
-        ]
-        bytes_read, tokens = (
-            sum(note[name] for note in notes) for name in ("bytes", "tokens")
-        )
+        bytes_read = 0
+        tokens = 0
+        parts = output / disk.PARTS
+        for path in parts.glob("*.progress"):
+            note = json.loads(path.read_bytes())
+            bytes_read += note["bytes"]
+            tokens += note["tokens"]
         rate = (tokens - tokens_before) / max(time.monotonic() - started, 1e-9)
-        left = (
-            tokens * max(num_bytes / bytes_read - 1, 0) / rate
-            if bytes_read and rate
-            else None
-        )
-        return BuildProgress(
-            len(list((output / disk.PARTS).glob("*.json"))),
-            num_parts,
-            tokens,
-            rate,
-            left,
-        )
+        left = None
+        if bytes_read and rate:
+            left = tokens * max(num_bytes / bytes_read - 1, 0) / rate
+        num_done = len(list(parts.glob("*.json")))
+        return BuildProgress(num_done, num_parts, tokens, rate, left)
 
     def run() -> None:
         while not done.wait(SECONDS_BETWEEN):
