@@ -120,8 +120,25 @@ def test_bomb_is_stopped(
     source: Find, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
-    with pytest.raises(DamagedError, match="far too large when decompressed"):
-        list(read_lines(source(f"bomb.txt{suffix}", PACK[suffix](b"\n" * (8 << 20)))))
+    for line in (b"\n", b" \n", b"x\n", b"a,b\n\n"):
+        monkeypatch.setattr(sources, "MAX_BLANK_BYTES", 1 << 30)
+        bomb = PACK[suffix](line * ((8 << 20) // len(line)))
+        with pytest.raises(DamagedError, match="far too large when decompressed"):
+            list(read_lines(source(f"bomb.txt{suffix}", bomb)))
+
+
+@pytest.mark.parametrize("suffix", ["", *PACK])
+@pytest.mark.parametrize("blank", [b"\n", b" \t\r\n", b"\r\n"])
+def test_a_gap_of_more_than_a_mebibyte_of_blank_lines_is_refused(
+    source: Find, suffix: str, blank: bytes
+) -> None:
+    gap = blank * ((2 << 20) // len(blank))
+    pack = PACK.get(suffix, bytes)
+    file = source(f"gap.txt{suffix}", pack(b"one\n" + gap + b"two\n"))
+    with pytest.raises(LitebertError, match=r"LB-308[\s\S]*blank lines"):
+        list(read_lines(file))
+    short = source(f"gap.txt{suffix}", pack(b"one\n" + gap[: 512 << 10] + b"two\n"))
+    assert [line for _, line in read_lines(short) if line.strip()] == ["one", "two"]
 
 
 def test_control_without_a_cap_the_long_line_is_read(

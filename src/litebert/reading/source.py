@@ -41,13 +41,16 @@ TABLES = (*DELIMITED, *JSON_LINES, ".json", ".parquet", *TAGGED)
 _UNITS = {".parquet": "row", ".json": "item"}
 
 PIECE_BYTES = 1 << 18
-BOMB_BYTES = 64 << 20
+BOMB_BYTES = 32 << 20
 BOMB_RATIO = 100
-"""Decompressed text is 2 to 30 times larger; more than 100 times, after 64 MiB, is a
+"""Decompressed text is 2 to 30 times larger; more than 100 times, after 32 MiB, is a
 bomb.
 
-More would cost time, not memory: 25 seconds a GiB, if it is blank lines.
+More would cost time, not memory: each line takes about a microsecond, and is one byte if
+it is blank.
 """
+# of blank lines without a text between them
+MAX_BLANK_BYTES = 1 << 20
 # a line of a table is a row, and several copies of it are in memory
 MAX_LINE_BYTES = 16 << 20
 # a .json file is read into memory, and is often one line; a .jsonl file may be longer
@@ -355,30 +358,34 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _whole_lines(source: Source) -> Iterator[bytes]:
-    held = bytearray()
+    """Yield blocks of whole lines; only the last one may lack its line end."""
+    held = bytearray()  # the beginning of a line whose end has not come yet
     num_lines = 0
-    is_first = source.part is None or source.part.start == 0
+    num_blank = 0  # bytes of blank lines since the last line with a text
+    may_have_mark = source.part is None or source.part.start == 0
     longest = MAX_JSON_BYTES if source.kind == ".json" else MAX_LINE_BYTES
+    pieces = _read_stdin() if source is STANDARD_INPUT else read_pieces(source)
     try:
-        for piece in _read_stdin() if source is STANDARD_INPUT else read_pieces(source):
-            if is_first:
-                piece = piece.removeprefix(b"\xef\xbb\xbf")
-                is_first = not piece
-            end = piece.rfind(b"\n") + 1
-            if len(held) + (end or len(piece)) > longest:
-                what = f"{source.line(num_lines + 1)}: too long"
-                received = f"over {longest >> 20} MiB"
-                raise LitebertError(
-                    "LB-308",
-                    what,
-                    received=received,
-                    next="break the text into lines or rows",
-                )
-            held += piece[:end] or piece
-            if end:
-                num_lines += held.count(b"\n")
-                yield bytes(held)
-                held = bytearray(piece[end:])
+        for piece in pieces:
+            data = piece
+            if may_have_mark:
+                data = piece.removeprefix(b"\xef\xbb\xbf")
+                may_have_mark = not data
+            end = data.rfind(b"\n") + 1
+            whole = data[:end] or data
+            if len(held) + len(whole) > longest:
+                raise _too_long(source, num_lines + 1, f"over {longest >> 20} MiB")
+            held += whole
+            if not end:
+                continue
+            block = bytes(held)
+            held = bytearray(data[end:])
+            num_lines += block.count(b"\n")
+            num_blank = num_blank + len(block) if block.isspace() else 0
+            if num_blank > MAX_BLANK_BYTES:
+                received = f"over {MAX_BLANK_BYTES >> 20} MiB of blank lines"
+                raise _too_long(source, num_lines, received)
+            yield block
     except (EOFError, OSError, zlib.error) as error:
         # an error of the system, not of decompression
         if getattr(error, "errno", None):
@@ -389,6 +396,15 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
         raise DamagedError("LB-306", what, received=error, next=advice) from error
     if held:
         yield bytes(held)
+
+
+def _too_long(source: Source, number: int, received: str) -> LitebertError:
+    return LitebertError(
+        "LB-308",
+        f"{source.line(number)}: too long",
+        received=received,
+        next="break the text into lines or rows, without long gaps",
+    )
 
 
 def _read_stdin() -> Iterator[bytes]:
