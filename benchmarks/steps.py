@@ -14,7 +14,8 @@ from benchmarks.texts import Texts
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer, clip_gradients
-from litebert.tasks.pretraining import Pretraining, PretrainingWork
+from litebert.tasks.heads import PretrainingWork
+from litebert.tasks.pretraining import Pretraining
 
 MASKED_SHARE = 0.15
 RATE = 2e-5

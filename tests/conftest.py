@@ -5,12 +5,13 @@ the desk with its runs.
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from litebert.corpus import build_corpus
+from litebert.plugins import REGISTRIES
 from litebert.reading.source import Source, find_input
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
@@ -47,6 +48,16 @@ def real_data() -> Path:
 def official(real_data: Path) -> Tokenizer:
     """Return the tokenizer of the published models."""
     return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
+
+
+@pytest.fixture(autouse=True)
+def _without_plugins_of_others() -> Iterator[None]:
+    """Remove what a test has added to the registries."""
+    before = [set(registry.from_plugins()) for registry in REGISTRIES]
+    yield
+    for registry, names in zip(REGISTRIES, before, strict=True):
+        for name in registry.from_plugins().keys() - names:
+            registry.remove(name)
 
 
 def blocks(page: Path | str, language: str = "python") -> list[str]:

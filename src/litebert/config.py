@@ -2,14 +2,20 @@
 pretraining, fine-tuning.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pkgutil import resolve_name
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, Field, model_validator
 
 from litebert.errors import no_such_name
+from litebert.plugins import (
+    ATTENTION_KINDS,
+    OPTIMIZERS,
+    PRETRAINING_HEADS,
+    SENTENCE_OBJECTIVES,
+    TASK_HEADS,
+    TASK_KINDS,
+    NameIn,
+)
 
 
 class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -18,6 +24,11 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 # ---- the network ---------------------------------------------------------------------
 
+Option: TypeAlias = bool | int | float | str | list[str]
+Options: TypeAlias = dict[str, Option]
+"""Settings of a record that a plug-in may have added, by name; on a command line,
+`section.field.name=value`.
+"""
 Pooling = Literal["mean", "cls", "max"]
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
@@ -29,44 +40,6 @@ Backend = Literal["torch", "onnxruntime", "auto"]
 """What computes attention and single short texts; auto is onnxruntime if it is
 installed and faster.
 """
-
-
-@dataclass(frozen=True)
-class AttentionKind:
-    """A kind of attention: what each token reads, and a fast kernel for it
-    (docs/extending/attention.md adds one).
-
-    `visible(query, key, **settings)` defines it: for arrays of positions that
-    broadcast, it returns whether the query reads the key. None: always. The plain
-    network and the map of a model's attention are derived from it. `attend` is the
-    engine's kernel for it, a function or "package.module:function"; without one, scores
-    are masked. `settings` are the fields of AlbertConfig that both take as keywords;
-    config.json has them. Without `visible` and `attend` it is full attention, which
-    other programs compute, too.
-    """
-
-    visible: Callable[..., Any] | None
-    attend: Callable[..., Any] | str | None = None
-    settings: tuple[str, ...] = ()
-
-    @property
-    def is_full(self) -> bool:
-        return self.visible is None and self.attend is None
-
-
-def near_or_first(query: Any, key: Any, *, attention_window: int) -> Any:
-    """Return where local attention reads: neighbours up to the window, and [CLS], which
-    itself reads all.
-    """
-    return (abs(query - key) <= attention_window) | (query == 0) | (key == 0)
-
-
-ATTENTION_KINDS = {
-    "full": AttentionKind(visible=None),
-    "local": AttentionKind(
-        near_or_first, "litebert.fast.attention:local", settings=("attention_window",)
-    ),
-}
 
 
 class AlbertConfig(Section):
@@ -94,8 +67,11 @@ class AlbertConfig(Section):
     intermediate_size: int = Field(
         3_072, ge=1, le=262_144, description="feed-forward width, I"
     )
-    attention: str = Field(
+    attention: Annotated[str, NameIn(ATTENTION_KINDS)] = Field(
         "full", description="full, or local: only neighbours and [CLS]"
+    )
+    attention_settings: Options = Field(
+        {}, description="settings of a kind of attention that a plug-in adds"
     )
     attention_window: int = Field(
         64,
@@ -140,12 +116,23 @@ class AlbertConfig(Section):
         return self.hidden_size // self.num_attention_heads
 
     @property
-    def attention_settings(self) -> dict[str, object]:
-        """The settings of this kind of attention, by name."""
-        return {
-            name: getattr(self, name)
-            for name in ATTENTION_KINDS[self.attention].settings
-        }
+    def has_full_attention(self) -> bool:
+        """Whether every token reads every token, as in other programs."""
+        return self.attention == "full"
+
+    @property
+    def attention_arguments(self) -> dict[str, Any]:
+        """The settings of this kind of attention, by name: fields of this record or, in
+        a plug-in's kind, entries of `attention_settings`.
+        """
+        if self.has_full_attention:
+            return {}
+        arguments = dict[str, Any]()
+        for name, default in ATTENTION_KINDS[self.attention].settings.items():
+            value = self.attention_settings.get(name, default)
+            is_field = name in AlbertConfig.model_fields
+            arguments[name] = getattr(self, name) if is_field else value
+        return arguments
 
     @property
     def projects_embeddings(self) -> bool:
@@ -165,11 +152,10 @@ class AlbertConfig(Section):
         layers = self.num_hidden_layers
         groups = self.num_hidden_groups
         heads = self.num_attention_heads
-        if self.attention not in ATTENTION_KINDS:
-            kinds = ", ".join(ATTENTION_KINDS)
+        unknown = self.attention_settings.keys() - self.attention_arguments.keys()
+        if unknown:
             raise ValueError(
-                f"attention {self.attention!r} is not one of {kinds}: import the file"
-                " that adds it first"
+                f"attention {self.attention!r} has no setting {min(unknown)}"
             )
         if self.hidden_size % heads:
             raise ValueError(
@@ -259,152 +245,6 @@ def preset(name: str) -> AlbertConfig:
 # ---- heads of tasks ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HeadRecord:
-    """The properties of one kind of head."""
-
-    kind: str
-    # the end of its class names in transformers: AlbertFor..., BertFor...
-    class_name: str
-    layer: str  # the linear layer on disk
-    pipeline: str  # its pipeline tag on the Hub
-    purpose: str
-    verb: str  # the method of `litebert.load(...)` that uses it
-    is_pooled: bool = False  # reads the pooled [CLS] instead of every token
-    # the outputs are named labels; else there are `num_outputs`
-    has_labels: bool = False
-    num_outputs: int = 0
-    variable: str = ""  # identifies this head in an official checkpoint
-    # names of the columns of a linear head that is read token by token
-    logits: tuple[str, ...] = ("logits",)
-    is_in_transformers: bool = True  # if not, transformers reads only the encoder
-    has_dropout: bool = True  # on the input of the linear layer
-    module: str = "litebert.nn.heads:LinearHead"  # the class that implements it
-    # gets all tokens and the batch, and returns one row per sequence
-    reads_texts: bool = False
-
-    @property
-    def has_problem_type(self) -> bool:
-        """Whether outputs can be one label, a set of labels, or a score."""
-        return self.verb == "classify"
-
-    @property
-    def examples(self) -> tuple[str, str]:
-        """An example: what follows `litebert` in a shell, and `model.` in Python."""
-        return _EXAMPLES[self.verb]
-
-    def make(self, config: AlbertConfig, head: "HeadConfig") -> Any:
-        return resolve_name(self.module)(config, head)
-
-
-_EXAMPLES = {  # by the verb of a head
-    "classify": (
-        'classify "A first text." "Another one."',
-        'classify(["A first text.", "Another one."])',
-    ),
-    "tag": (
-        'tag "The words of this text are tagged."',
-        'tag(["The words of this text are tagged."])',
-    ),
-    "answer": (
-        'answer "Who sat?" --context "The cat sat on the mat."',
-        'answer("Who sat?", "The cat sat on the mat.")',
-    ),
-    "choose": (
-        'choose "Who sat there?" "the cat" nobody',
-        'choose("Who sat there?", ["the cat", "nobody"])',
-    ),
-    "embed": (
-        'embed "A first text." "Another one."',
-        'embed(["A first text.", "Another one."])',
-    ),
-}
-_CLASSIFIER = "output_weights"  # in official checkpoints
-_RECORDS = (
-    HeadRecord(
-        "sequence-classification",
-        "SequenceClassification",
-        "classifier",
-        "text-classification",
-        "classifies texts or pairs of texts",
-        "classify",
-        is_pooled=True,
-        has_labels=True,
-        variable=_CLASSIFIER,
-    ),
-    HeadRecord(
-        "vector-classification",
-        "VectorClassification",
-        "classifier",
-        "text-classification",
-        "classifies texts or pairs of texts by their vectors",
-        "classify",
-        has_labels=True,
-        is_in_transformers=False,
-        module="litebert.tasks.kinds.text:VectorHead",
-        reads_texts=True,
-    ),
-    HeadRecord(
-        "token-classification",
-        "TokenClassification",
-        "classifier",
-        "token-classification",
-        "tags words",
-        "tag",
-        has_labels=True,
-        variable=_CLASSIFIER,
-    ),
-    HeadRecord(
-        "question-answering",
-        "QuestionAnswering",
-        "qa_outputs",
-        "question-answering",
-        "finds answers in a text (SQuAD 1.1)",
-        "answer",
-        num_outputs=2,
-        variable="cls/squad/output_weights",
-        # unlike official classifiers (squad_utils.py L708)
-        logits=("start_logits", "end_logits"),
-        has_dropout=False,
-    ),
-    HeadRecord(
-        "conditional-question-answering",
-        "ConditionalQuestionAnswering",
-        "",
-        "question-answering",
-        "finds answers in a text, or says that there is none (SQuAD 2.0)",
-        "answer",
-        num_outputs=1,
-        variable="start_logits/dense/kernel",
-        is_in_transformers=False,
-        module="litebert.tasks.kinds.spans:ConditionalSpanHead",
-    ),
-    HeadRecord(
-        "multiple-choice",
-        "MultipleChoice",
-        "classifier",
-        "multiple-choice",
-        "chooses between answers",
-        "choose",
-        is_pooled=True,
-        num_outputs=1,
-        variable=_CLASSIFIER,
-    ),
-)
-HEADS: dict[str, HeadRecord] = {record.kind: record for record in _RECORDS}
-"""All kinds of heads; folders, cards, verbs and reports support every kind that has a
-record.
-"""
-PROBLEMS = {
-    "single_label_classification": "litebert.tasks.kinds.text:SingleLabel",
-    "multi_label_classification": "litebert.tasks.kinds.text:MultiLabel",
-    "regression": "litebert.tasks.kinds.text:Regression",
-}
-"""What a classifier's outputs can be, by `problem_type`, and the class that handles
-each, `package.module:Class`.
-"""
-
-
 class HeadConfig(Section):
     """A task head, under Hugging Face's names."""
 
@@ -417,60 +257,79 @@ class HeadConfig(Section):
     )
 
     @property
-    def record(self) -> HeadRecord:
-        return HEADS[self.kind]
+    def record(self) -> Any:
+        """The `TaskHead` of this kind: its layers, and its names elsewhere."""
+        return TASK_HEADS[self.kind]
+
+    @property
+    def task_kind(self) -> Any:
+        """The kind of task that this head was trained for, a subclass of `Family`; None
+        if no kind of task uses heads like this.
+        """
+        for kind in kinds_of_head(self.kind):
+            if kind.problem_type in ("", self.problem_type):
+                return kind
+        return None
+
+    @property
+    def verb(self) -> str:
+        """The verb that this head answers."""
+        kind = self.task_kind
+        return "embed" if kind is None else str(kind.verb)
+
+    @property
+    def has_problem_type(self) -> bool:
+        """Whether kinds of task that differ in the meaning of the outputs share it."""
+        return any(kind.problem_type for kind in kinds_of_head(self.kind))
 
     @property
     def num_outputs(self) -> int:
         """The number of logits per token or sequence."""
-        return len(self.labels) if self.record.has_labels else self.record.num_outputs
+        record = self.record
+        return len(self.labels) if record.has_labels else int(record.num_outputs)
 
     def __str__(self) -> str:
-        labels = f"{', '.join(self.labels[:10])}{', …' * (len(self.labels) > 10)}"
-        return f"{self.kind}, {self.problem_type}: {labels}" if labels else self.kind
+        if not self.labels:
+            return self.kind
+        more = ", …" if len(self.labels) > 10 else ""
+        return f"{self.kind}, {self.problem_type}: {', '.join(self.labels[:10])}{more}"
 
     def answers_as(self, other: "HeadConfig") -> bool:
         """Whether both heads give the same kind of answers, with the same labels."""
-        has_same = self.record.has_problem_type and other.record.has_problem_type
-        ours = (self.labels, self.problem_type)
-        theirs = (other.labels, other.problem_type)
-        return (has_same or self.kind == other.kind) and ours == theirs
+        is_alike = self.task_kind is not None and self.task_kind is other.task_kind
+        is_same = is_alike or self.kind == other.kind
+        return (
+            is_same
+            and self.labels == other.labels
+            and self.problem_type == other.problem_type
+        )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.kind not in HEADS:
-            raise ValueError(f"there is no head {self.kind!r}, only {', '.join(HEADS)}")
-        if self.problem_type not in PROBLEMS:
-            raise ValueError(f"problem_type must be one of {', '.join(PROBLEMS)}")
+        if self.kind not in TASK_HEADS:
+            kinds = ", ".join(TASK_HEADS)
+            raise ValueError(f"there is no head {self.kind!r}, only {kinds}")
+        problems = [kind.problem_type for kind in kinds_of_head(self.kind)]
+        if any(problems) and self.problem_type not in problems:
+            raise ValueError(f"problem_type must be one of {', '.join(problems)}")
         if self.record.has_labels != bool(self.labels):
-            needs = (
-                "needs the names of its labels"
-                if self.record.has_labels
-                else "has no labels"
-            )
+            needs = "has no labels"
+            if self.record.has_labels:
+                needs = "needs the names of its labels"
             raise ValueError(f"a {self.kind} head {needs}")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError("two labels have the same name")
-        if (
-            self.problem_type != "single_label_classification"
-            and not self.record.has_problem_type
-        ):
+        is_default = self.problem_type == "single_label_classification"
+        if not any(problems) and not is_default:
             raise ValueError(
                 f"a {self.kind} head has no problem_type {self.problem_type}"
             )
         return self
 
 
-def kind_of_class(name: str) -> str | None:
-    """Return the kind of head of a transformers class, such as
-    BertForTokenClassification; None for other classes.
-    """
-    ends = {
-        f"{family}For{record.class_name}": kind
-        for kind, record in HEADS.items()
-        for family in ("Albert", "Bert")
-    }
-    return ends.get(name)
+def kinds_of_head(name: str) -> list[Any]:
+    """Return the kinds of task that can be trained with a head."""
+    return [kind for kind in TASK_KINDS.values() if name in kind.heads]
 
 
 def numbered_labels(number: int) -> tuple[str, ...]:
@@ -534,7 +393,11 @@ class DataConfig(Section):
 class ObjectiveConfig(Section):
     """The objectives (paper 3.1 and 4.2; official create_pretraining_data.py)."""
 
-    sentence: str = Field(
+    heads: Annotated[dict[str, float], NameIn(PRETRAINING_HEADS)] = Field(
+        {"masked_lm": 1.0, "sentence_order": 1.0},
+        description="weights of the losses by head; 0: without this head",
+    )
+    sentence: Annotated[str, NameIn(SENTENCE_OBJECTIVES)] = Field(
         "order",
         description=(
             "order: swapped neighbours; order-official: with a leak; next; none"
@@ -558,6 +421,19 @@ class ObjectiveConfig(Section):
     max_predictions: int | None = Field(
         None, ge=1, description="most pieces predicted in a sequence; upstream: 20"
     )
+
+    @property
+    def chosen_heads(self) -> tuple[str, ...]:
+        """The heads that the network has."""
+        return tuple(name for name, weight in self.heads.items() if weight > 0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.heads.get("masked_lm", 0.0) <= 0 or min(self.heads.values()) < 0:
+            raise ValueError(
+                "objective.heads needs a weight above 0 for masked_lm, and none below 0"
+            )
+        return self
 
 
 class EarlyConfig(Section):
@@ -603,8 +479,9 @@ class DistilConfig(Section):
 class OptimConfig(Section):
     """The optimizer and its schedule (official optimization.py, lamb_optimizer.py)."""
 
-    name: Literal["lamb", "adamw", "muon"] = Field(
-        "lamb", description="muon: on hidden matrices, adamw on the rest"
+    name: Annotated[str, NameIn(OPTIMIZERS)] = Field(
+        "lamb",
+        description="lamb, adamw or muon: on hidden matrices, adamw on the rest",
     )
     learning_rate: float = Field(1.76e-3, gt=0, le=10, description="peak learning rate")
     muon_learning_rate: float = Field(
@@ -752,18 +629,6 @@ class PretrainConfig(Section):
 
 # ---- fine-tuning ---------------------------------------------------------------------
 
-Problem = Literal[
-    "classification",
-    "multi-label",
-    "regression",
-    "token-classification",
-    "multiple-choice",
-    "question-answering",
-]
-"""The kinds of tasks for users' own files; `tasks/own/dataset.py` has a row reader for
-each.
-"""
-
 
 class TaskConfig(Section):
     """What is learnt, and how long its sequences may be."""
@@ -792,6 +657,9 @@ class TaskConfig(Section):
     class_weights: tuple[float, ...] | None = Field(
         None, description="loss weights, in the order of the labels"
     )
+    settings: Options = Field(
+        {}, description="settings of a kind of task that a plug-in adds"
+    )
 
 
 class TaskDataConfig(Section):
@@ -812,8 +680,11 @@ class TaskDataConfig(Section):
     missing_labels: Literal["refuse", "skip"] = Field(
         "refuse", description="rows of your own files without a label"
     )
-    problem: Problem | None = Field(
+    problem: str | None = Field(
         None, description="kind of your own task; unset: guessed"
+    )
+    labels: tuple[str, ...] = Field(
+        (), description="labels of your own task in your order; unset: sorted"
     )
     columns: tuple[str, ...] = Field(
         (), description='roles, ["text=review", "label=stars"]; unset: guessed'
@@ -856,7 +727,7 @@ class StartConfig(Section):
 class FinetuneOptimConfig(OptimConfig):
     """The optimizer, with defaults that suit most tasks."""
 
-    name: Literal["lamb", "adamw"] = Field("adamw", description="update rule")
+    name: Annotated[str, NameIn(OPTIMIZERS)] = Field("adamw", description="update rule")
     learning_rate: float = Field(2e-5, gt=0, le=10, description="peak learning rate")
     warmup_steps: float = Field(
         0.1, ge=0, description="warm-up steps; below 1: a share of all steps"
@@ -924,10 +795,14 @@ class FinetuneConfig(Section):
             raise ValueError(
                 "set either data.folder (a named task) or data.train (your own)"
             )
-        # with their defaults
-        own = {"dev": None, "columns": (), "problem": None, "missing_labels": "refuse"}
-        if self.data.train is None and (
-            unused := [name for name in own if getattr(self.data, name) != own[name]]
-        ):
-            raise ValueError(f"only your own files have data.{unused[0]}")
+        only_own = {
+            "dev": None,
+            "columns": (),
+            "labels": (),
+            "problem": None,
+            "missing_labels": "refuse",
+        }
+        for name, default in only_own.items():
+            if self.data.train is None and getattr(self.data, name) != default:
+                raise ValueError(f"only your own files have data.{name}")
         return self

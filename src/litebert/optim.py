@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from litebert.config import OptimConfig
 from litebert.errors import LitebertError, did_you_mean, format_count
+from litebert.plugins import OPTIMIZERS
 
 # of each parameter, named as upstream: the moving averages of g and g squared
 STATE_NAMES = ("adam_m", "adam_v")
@@ -42,7 +43,14 @@ class MomentOptimizer(Optimizer):
     whether LAMB scales its steps, and `is_matrix` whether Muon updates it.
     """
 
-    _scales_by_norms = False
+    scales_by_norms: ClassVar[bool] = False
+    """Whether LAMB's ratio scales the updates of adapted groups."""
+    has_matrices: ClassVar[bool] = False
+    """Whether the matrices of hidden layers have groups of their own, with a rate of
+    their own (`optim.muon_learning_rate`).
+    """
+    corrects_bias: ClassVar[bool] = False
+    """Whether moments are divided by 1 - beta^t unless that is set."""
 
     def __init__(
         self,
@@ -100,7 +108,7 @@ class MomentOptimizer(Optimizer):
                 steps = [state["step"] for state in states if "step" in state]
                 if steps:
                     torch._foreach_add_(steps, 1)
-                updates = self._updates(parameters, gradients, states, group)
+                updates = self.updates(parameters, gradients, states, group)
                 torch._foreach_mul_(updates, group["lr"])
                 torch._foreach_sub_(parameters, updates)
                 if group["average_decay"]:
@@ -117,7 +125,7 @@ class MomentOptimizer(Optimizer):
                     torch._foreach_add_(averages, moves)
         return loss
 
-    def _updates(
+    def updates(
         self,
         parameters: list[Tensor],
         gradients: list[Tensor],
@@ -145,7 +153,7 @@ class MomentOptimizer(Optimizer):
         # Decay is part of the update, not of the gradient (Loshchilov and Hutter, arXiv
         # 1711.05101).
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
-        if self._scales_by_norms and group["is_adapted"]:
+        if self.scales_by_norms and group["is_adapted"]:
             # (parameters,), Euclidean over each whole matrix
             lengths = torch.stack(torch._foreach_norm(parameters))
             strides = torch.stack(torch._foreach_norm(updates))
@@ -153,12 +161,18 @@ class MomentOptimizer(Optimizer):
             torch._foreach_mul_(updates, ratios.unbind())
         return updates
 
+    def state_names(self, group: Group) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of the tensors that are kept for each parameter of a
+        group.
+        """
+        return STATE_NAMES
+
     def state_of(self, parameter: Tensor, group: Group) -> State:
         """Return the live state of a parameter by name; it starts as zeros, the average
         as a copy of the weights.
         """
         state: State = self.state[parameter]
-        for name in ["muon_m"] if group["is_matrix"] else STATE_NAMES:
+        for name in self.state_names(group):
             state.setdefault(name, torch.zeros_like(parameter))
         if group["average_decay"] or (
             group["bias_correction"] and not group["is_matrix"]
@@ -213,7 +227,7 @@ class Lamb(MomentOptimizer):
     tensor([2.6464, 3.6464])
     """
 
-    _scales_by_norms = True
+    scales_by_norms: ClassVar[bool] = True
 
 
 class Muon(MomentOptimizer):
@@ -227,7 +241,13 @@ class Muon(MomentOptimizer):
     average.)
     """
 
-    def _updates(
+    has_matrices: ClassVar[bool] = True
+    corrects_bias: ClassVar[bool] = True
+
+    def state_names(self, group: Group) -> tuple[str, ...]:
+        return ("muon_m",) if group["is_matrix"] else STATE_NAMES
+
+    def updates(
         self,
         parameters: list[Tensor],
         gradients: list[Tensor],
@@ -235,7 +255,7 @@ class Muon(MomentOptimizer):
         group: Group,
     ) -> tuple[Tensor, ...]:
         if not group["is_matrix"]:
-            return super()._updates(parameters, gradients, states, group)
+            return super().updates(parameters, gradients, states, group)
         moments = [state["muon_m"] for state in states]
         # m += (1 - mu) (g - m)
         torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
@@ -249,6 +269,11 @@ class Muon(MomentOptimizer):
         )
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return updates
+
+
+OPTIMIZERS.add("lamb", Lamb)
+OPTIMIZERS.add("adamw", AdamW)
+OPTIMIZERS.add("muon", Muon)
 
 
 def orthogonalise(matrix: Tensor) -> Tensor:
@@ -399,17 +424,18 @@ def build_optimizer(
     head_scale: float = 1.0,
 ) -> MomentOptimizer:
     """Return the configured optimizer; norms and biases neither decay nor adapt."""
-    is_muon = config.name == "muon"
-    kind: type[MomentOptimizer] = {"lamb": Lamb, "adamw": AdamW, "muon": Muon}[
-        config.name
-    ]
+    kind: type[MomentOptimizer] = OPTIMIZERS[config.name]
+    matrix_scale = None
+    if kind.has_matrices:
+        matrix_scale = config.muon_learning_rate / config.learning_rate
+    bias_correction = config.bias_correction
+    if bias_correction is None:
+        bias_correction = kind.corrects_bias
     groups = parameter_groups(
         named_parameters,
         weight_decay=config.weight_decay,
         head_scale=head_scale,
-        matrix_scale=(
-            config.muon_learning_rate / config.learning_rate if is_muon else None
-        ),
+        matrix_scale=matrix_scale,
     )
     return kind(
         groups,
@@ -417,9 +443,7 @@ def build_optimizer(
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
         weight_decay=config.weight_decay,
-        bias_correction=(
-            is_muon if config.bias_correction is None else config.bias_correction
-        ),
+        bias_correction=bias_correction,
         average_decay=config.average_decay,
         momentum=config.muon_momentum,
     )

@@ -25,6 +25,7 @@ from pydantic import (
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, as_path, read_json, write_text
+from litebert.plugins import require_plugins
 from litebert.settings import describe_invalid
 
 RUN_FILE = "run.json"
@@ -78,6 +79,7 @@ class RunFile(BaseModel, frozen=True):
     settings: dict[str, JsonValue] = {}
     origins: dict[str, str] = {}
     data: dict[str, JsonValue] = {}
+    plugins: dict[str, str] = {}  # the file of each plug-in that the run needs
     environment: dict[str, JsonValue] = {}
 
 
@@ -372,6 +374,11 @@ class Run:
             if self.has_model
             else {}
         )
+
+    def require_plugins(self) -> None:
+        """Check that the plug-ins that the run was begun with are loaded."""
+        plugins = self.file.plugins
+        require_plugins(plugins, self.folder, plugins)
 
     @property
     def is_finished(self) -> bool:

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Generic, Literal, TypeVar, get_args, get_origin
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from litebert.config import Weight, preset
+from litebert.config import Options, Weight, preset
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json, read_capped
+from litebert.plugins import NameIn, Registry, plugins_used
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
@@ -138,8 +139,8 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
 
     `model.preset` sets all fields of the network; single fields override it.
     """
-    merged = {key: value for layer in layers for key, value in layer.items()}
     fields = fields_of(schema)
+    merged = _merge(layers, fields)
     # fine-tuning takes its start's network
     known = [*fields, *["model.preset"] * ("model.hidden_size" in fields)]
     if "model.preset" in known and (chosen := merged.pop("model.preset", None)):
@@ -198,10 +199,50 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         raise LitebertError(
             "LB-104", what, received=received, expected=should, next=listing
         ) from error
-    return Resolved(
-        config,
-        {key: merged[key].origin if key in merged else DEFAULT for key in fields},
-    )
+    for registry, chosen_name, key in names_in(config):
+        registry.require(chosen_name, setting=f"{key}={chosen_name}")
+    origins = {key: merged[key].origin if key in merged else DEFAULT for key in fields}
+    return Resolved(config, origins)
+
+
+def _merge(layers: Sequence[Settings], fields: Mapping[str, FieldInfo]) -> Settings:
+    """Return the settings of all layers, later ones over earlier ones.
+
+    A field that is a table is merged entry by entry: `section.field.name` sets one.
+    """
+    merged = Settings()
+    for layer in layers:
+        for key, setting in layer.items():
+            table, _, name = key.rpartition(".")
+            entries: Json = {name: setting.value}
+            if is_table(fields.get(key)):
+                table = key
+                entries = setting.value
+            if not is_table(fields.get(table)) or not isinstance(entries, dict):
+                merged[key] = setting
+                continue
+            before = merged[table].value if table in merged else fields[table].default
+            assert isinstance(before, dict), "the field is a table"
+            merged[table] = Setting(before | entries, setting.origin)
+    return merged
+
+
+def is_table(field: FieldInfo | None) -> bool:
+    """Return whether a setting has entries of its own, by name."""
+    return field is not None and get_origin(field.annotation) is dict
+
+
+def names_in(config: BaseModel) -> list[tuple[Registry[Any], str, str]]:
+    """Return the settings that are names in a registry: registry, name, setting."""
+    values = flatten(config)
+    names = list[tuple[Registry[Any], str, str]]()
+    for setting, field in fields_of(type(config)).items():
+        for note in field.metadata:
+            if isinstance(note, NameIn):
+                value = values[setting]
+                chosen = list(value) if isinstance(value, dict) else [value]
+                names += [(note.registry, str(name), setting) for name in chosen]
+    return names
 
 
 def flatten(config: BaseModel) -> dict[str, Json]:
@@ -245,6 +286,11 @@ def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:
     }
 
 
+def plugins_of(config: BaseModel) -> tuple[str, ...]:
+    """Return the plug-ins that added the names in a configuration."""
+    return plugins_used((registry, name) for registry, name, _ in names_in(config))
+
+
 # ---- what a setting may be, in words -------------------------------------------------
 
 _KINDS: dict[object, str] = {
@@ -256,6 +302,8 @@ _KINDS: dict[object, str] = {
     tuple[str, ...]: 'a list of texts, ["…"]',
     tuple[float, ...]: "a list of numbers, [1, 2]",
     tuple[Weight, ...]: "a list of numbers, [1, 2]",
+    Options: "values by name, {name = 1}",
+    dict[str, float]: "numbers by name, {name = 1}",
 }
 
 
@@ -299,6 +347,9 @@ def describe_allowed(field: FieldInfo) -> str:
         words = f"{', '.join(names)} or {last}" if names else last
     else:
         words = _KINDS[kind]
+        for note in field.metadata:
+            if isinstance(note, NameIn):
+                words = f"{words}: the name of a {note.registry.noun}"
         phrases = {
             "gt": "above {:,}",
             "ge": "{:,} or more",

@@ -79,7 +79,6 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(
         ("objective.max_seq_length=600", "max_position_embeddings"),
         ("train.micro_batch_size=7", "multiple"),
         ("optim.warmup_steps=200000", "below train.steps"),
-        ("optim.name=sgd", "'lamb', 'adamw' or 'muon'"),
         ("optim.bias_correction=7", "a valid boolean"),
         ("model.hidden_size=1000000000000", "less than or equal to 65536"),
     ],
@@ -158,3 +157,22 @@ def test_presets_have_the_published_heads_and_dropouts() -> None:
         for name in published
     }
     assert found == published
+
+
+def test_names_are_those_of_the_registries() -> None:
+    for word, nearest in (
+        ("optim.name=adam", "did you mean adamw?"),
+        ("objective.sentence=ordered", "did you mean order?"),
+        ("model.attention=locale", "did you mean local?"),
+    ):
+        with pytest.raises(LitebertError, match="LB-107") as caught:
+            resolve(PretrainConfig, CORPUS, settings_from_words([word]))
+        assert caught.value.expected == nearest
+        assert "--plugin FILE" in str(caught.value.next)
+
+
+def test_an_entry_of_a_table_is_set_by_its_name() -> None:
+    words = ["task.settings.width=3", "task.settings={depth=2, width=4}", "task.name=a"]
+    words += ["model.start=x", "data.folder=y"]
+    config = resolve(FinetuneConfig, settings_from_words(words)).config
+    assert config.task.settings == {"width": 4, "depth": 2}

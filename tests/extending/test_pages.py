@@ -1,79 +1,438 @@
-"""A third-party kind of attention, command and rival, each made only from its how-to
-page.
+"""Plug-ins, each made only from its how-to page, and read by every reader that the page
+names.
 """
 
 import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import numpy as np
 import pytest
 import torch
+import transformers
 from click.testing import CliRunner
 
 import litebert
-from litebert.config import ATTENTION_KINDS, AlbertConfig
+from litebert import cli
+from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import pack
 from litebert.folder import ModelFolder, write_folder
+from litebert.hub.card import model_card
 from litebert.inference.explain import attention
-from litebert.interop.export.program import open_source
+from litebert.interop.export import program
+from litebert.interop.export.onnx import export_web
+from litebert.interop.google import export_checkpoint
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.tokenizer import Tokenizer
-from tests.conftest import ROOT, made_by_page
+from litebert.plugins import REGISTRIES, load_plugin
+from litebert.runs import Run
+from tests.conftest import ROOT, blocks, made_by_page
 from tests.networks import SHAPE
+
+QUICK = ("train.steps=3", "train.batch_size=8", "train.eval_every=3", "--quiet")
+SMALL = (
+    "--preset",
+    "tiny",
+    "model.hidden_size=32",
+    "model.intermediate_size=64",
+    "model.num_attention_heads=4",
+    "objective.max_seq_length=64",
+    "train.loader_workers=0",
+)
 
 
 @pytest.fixture
-def albert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Albert:
-    monkeypatch.setitem(ATTENTION_KINDS, "causal", None)  # undo what the page registers
-    made = made_by_page("attention", tmp_path, monkeypatch, "causal")["albert"]
+def page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Path]]:
+    """Return a function that writes the plug-in of a page; its folder is the working
+    directory.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    names = list[str]()
+
+    def write(name: str) -> Path:
+        text = f"docs/extending/{name}.md"
+        (code, *_) = [
+            block for block in blocks(Path(text)) if re.match(r'"""\w+\.py: ', block)
+        ]
+        plugin = re.match(r'"""(\w+)\.py: ', code)
+        assert plugin is not None
+        for recipe in blocks(Path(text), "toml"):
+            if recipe.startswith("# "):
+                (tmp_path / f"{plugin[1]}.toml").write_text(recipe, "utf-8")
+        names.append(plugin[1])
+        path = tmp_path / f"{plugin[1]}.py"
+        path.write_text(code, "utf-8")
+        return path
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def forget(plugin: Path) -> None:
+    """Undo the loading of a plug-in, as a new process does."""
+    sys.modules.pop(plugin.stem, None)
+    for registry in REGISTRIES:
+        for name in registry.from_plugins():
+            registry.remove(name)
+
+
+def shell(*words: object) -> int:
+    return cli.run([str(word) for word in words])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """Return the error of a command that must fail."""
+    capsys.readouterr()
+    assert shell(*words) == 1, words
+    return capsys.readouterr().err
+
+
+def kill_after_step_2(run: Path) -> Path:
+    """Leave of a run of three steps what there is if it is killed after its second."""
+    shutil.rmtree(run / "checkpoints/step-000000003")
+    shutil.rmtree(run / "model")
+    return run
+
+
+# ---- any plug-in ---------------------------------------------------------------------
+
+
+def test_the_smallest_plug_in_is_recorded_and_named_where_it_is_missing(
+    page: Callable[[str], Path], corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = page("plugins")
+    words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "optim.name=plain")
+    assert shell(*words, "--name", "a", f"--plugin={plugin}") == 0
+    run = Run(Path("runs/a"))
+    assert run.file.plugins == {"plain": str(plugin)}
+    # its model is an ordinary one
+    assert "litebert_plugins" not in Path("runs/a/model/config.json").read_text()
+    forget(plugin)
+    litebert.load("runs/a")
+    for again in (("report", "runs/a"), (*words, "--name", "a")):
+        error = refused(capsys, *again)
+        assert "needs the plug-in plain" in error
+        assert f"--plugin {plugin}" in error
+    error = refused(capsys, *words, "--name", "b")
+    assert "there is no optimizer of this name" in error
+    assert "one of adamw, lamb, muon" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("absent.py", None, "LB-110"),
+        ("json.py", "", "LB-111"),
+        ("broken.py", "1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_loaded_is_named(
+    name: str,
+    text: str | None,
+    said: str,
+    page: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if text is not None:
+        Path(name).write_text(text, "utf-8")
+    error = refused(capsys, "sizes", "--plugin", name)
+    assert name in error
+    assert said in error
+
+
+def test_a_name_belongs_to_the_module_that_added_it(
+    page: Callable[[str], Path],
+) -> None:
+    load_plugin(str(page("optimizer")))
+    module = sys.modules["lion"]
+    exec('OPTIMIZERS.add("lion", Lion)', module.__dict__)  # a cell that is run again
+    with pytest.raises(LitebertError, match="LB-109"):
+        module.OPTIMIZERS.add("lion", litebert.AdamW)
+    with pytest.raises(LitebertError, match="LB-109"):
+        module.OPTIMIZERS.add("lamb", module.Lion)
+
+
+# ---- labels on a scale ---------------------------------------------------------------
+
+STARS = "text,stars\n" + "".join(
+    f"the cat ran after {n} dogs,{('bad', 'fair', 'good')[n % 3]}\n" for n in range(30)
+)
+ORDER = 'data.labels=["bad","fair","good"]'
+
+
+@pytest.fixture
+def stars(page: Callable[[str], Path], small_model: Path) -> Path:
+    """Train on labels on a scale; return the plug-in, which is loaded."""
+    plugin = page("labels")
+    Path("stars.csv").write_text(STARS, "utf-8")
+    words = ("finetune", "stars.csv", "--problem", "ordinal", ORDER, *QUICK)
+    assert shell(*words, "--model", small_model, "--plugin", plugin) == 0
+    return plugin
+
+
+def test_labels_on_a_scale_are_read_by_every_reader(
+    stars: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = litebert.Run("runs/stars")
+    assert "distance" in run.result["last"]
+    config = json.loads(Path("runs/stars/model/config.json").read_text())
+    assert config["litebert_plugins"] == ["ordinal"]
+    assert list(config["label2id"]) == ["bad", "fair", "good"]
+    model = run.model()
+    found = model.classify("the cat ran")
+    assert sum(found.values.values()) == pytest.approx(1.0, abs=1e-5)
+    explained = model.explain("classify", "the cat ran")
+    chance = found.values[found.labels[0]]
+    assert explained.score == pytest.approx(np.log(chance), abs=1e-4)
+    assert "classifies texts" in model_card(Path("runs/stars/model"))
+    assert shell("evaluate", "runs/stars") == 0
+    assert "ordinal" in Path("runs/stars/run.json").read_text()
+    assert "distance" in capsys.readouterr().out
+    assert stars.is_file()
+
+
+def test_other_programs_do_not_answer_labels_on_a_scale(stars: Path) -> None:
+    model = Path("runs/stars/model")
+    with pytest.raises(ValueError, match="albert-litebert"):
+        transformers.AutoModelForSequenceClassification.from_pretrained(model)
+    reason = "a softmax of them means nothing"
+    for export in (
+        lambda: program.open_source(model),
+        lambda: export_checkpoint(model, Path("google")),
+        lambda: export_web(model, Path("page")),
+    ):
+        with pytest.raises(LitebertError, match=reason):
+            export()
+    program.open_source(model, has_head=False)  # its encoder is an ordinary one
+    assert stars.is_file()
+
+
+def test_a_model_of_labels_on_a_scale_names_its_plug_in(
+    stars: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forget(stars)
+    for words in (
+        ("classify", "a cat", "--model", "runs/stars"),
+        ("evaluate", "runs/stars"),
+        ("report", "runs/stars"),
+        ("serve", "runs/stars", "--port", "0"),
+    ):
+        assert "needs the plug-in ordinal" in refused(capsys, *words)
+
+
+def test_labels_that_the_order_lacks_are_named(
+    page: Callable[[str], Path], small_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page("labels")
+    Path("stars.csv").write_text(STARS, "utf-8")
+    words = ("finetune", "stars.csv", "--problem", "classification", *QUICK)
+    words = (*words, 'data.labels=["bad","good"]', "--model", small_model)
+    assert "labels that data.labels does not list" in refused(capsys, *words)
+    words = ("finetune", "stars.csv", "--problem", "ordinals", "--model", small_model)
+    assert "--plugin FILE" in refused(capsys, *words)
+
+
+# ---- attention, an optimizer, a task -------------------------------------------------
+
+
+@pytest.fixture
+def albert(
+    page: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Albert:
+    load_plugin(str(page("attention")))
+    _, use = blocks(Path("docs/extending/attention.md"))
+    names: dict[str, object] = {}
+    exec(use, names)
+    made = names["albert"]
     assert isinstance(made, Albert)
     return made
 
 
-def test_the_attention_of_the_page_reads_only_earlier_tokens(albert: Albert) -> None:
-    whole, short = (Batch.from_lists([[2, 8, 9, 11, 3][:n]]) for n in (5, 3))
+def test_the_attention_of_the_page_reads_at_multiples_of_its_own_setting(
+    albert: Albert,
+) -> None:
+    rows = [[2, 8, 9, 11, 3], [2, 8, 9, 11, 17]]
     with torch.no_grad():
-        expected = albert(whole)
-        torch.testing.assert_close(expected[:3], albert(short), rtol=0, atol=1e-5)
+        one, other = (albert(Batch.from_lists([ids])) for ids in rows)
+        # a change of the last token, at 4, is seen from 0, 1 and 4, with its layers,
+        # but after one layer not from 2 and 3
+        config = albert.config.model_copy(update={"num_hidden_layers": 1})
+        first = Albert(config).eval()
+        seen = (first(Batch.from_lists([ids])) for ids in rows)
+        differ = [not torch.equal(a, b) for a, b in zip(*seen, strict=True)]
+        assert differ == [True, True, False, False, True]
         pack(albert)
-        torch.testing.assert_close(albert(whole), expected, rtol=0, atol=1e-5)
-        torch.testing.assert_close(
-            albert(whole, torch.tensor([4, 1])), expected[[4, 1]], rtol=0, atol=1e-5
-        )
-    albert.train()(whole).sum().backward()
+        packed = albert(Batch.from_lists([rows[0]]))
+        torch.testing.assert_close(packed, one, rtol=0, atol=1e-5)
+    assert not torch.equal(one, other)
+    albert.train()(Batch.from_lists(rows)).sum().backward()
     assert albert.attention[0].query.weight.grad.isfinite().all()
 
 
-def test_its_map_files_and_exports_follow_from_its_record(
+def test_its_setting_is_saved_and_its_map_and_exports_follow(
     albert: Albert, corpus: Path, tmp_path: Path
 ) -> None:
-    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    tokenizer = litebert.Tokenizer.load(corpus / "tokenizer")
     folder = tmp_path / "model"
     folder.mkdir()
-    write_folder(
-        ModelFolder(
-            AlbertForPretraining(
-                albert.config.model_copy(update={"vocab_size": tokenizer.vocab_size})
-            )
-        ),
-        folder,
-    )
+    size = {"vocab_size": tokenizer.vocab_size}
+    network = AlbertForPretraining(albert.config.model_copy(update=size))
+    write_folder(ModelFolder(network, tokenizer), folder)
     tokenizer.save(folder)
-    assert (folder / "model-causal.safetensors").is_file()
-    assert "attention_window" not in (folder / "config.json").read_text()
-    found = attention(litebert.load(folder), "Anna walked home.", step=1)
+    assert (folder / "model-dilated.safetensors").is_file()
+    config = json.loads((folder / "config.json").read_text())
+    assert config["dilation"] == 3
+    assert config["litebert_plugins"] == ["dilated"]
+    assert "attention_window" not in config
+    model = litebert.load(folder)
+    assert model.network.config.attention_arguments == {"dilation": 3}
+    found = attention(model, "Anna walked home.", step=1)
     for head in torch.tensor(found["heads"]):
-        assert torch.equal(head, head.tril())
-        torch.testing.assert_close(
-            head.sum(1), torch.ones(len(head)), atol=1e-3, rtol=0
-        )
+        assert head[1, 2] == 0 < head[1, 4]
     with pytest.raises(LitebertError, match="LB-470"):
-        open_source(folder)
-    del ATTENTION_KINDS["causal"]
-    with pytest.raises(LitebertError, match="import the file that adds it"):
+        program.open_source(folder)
+    with pytest.raises(ValueError, match="no setting width"):
+        AlbertConfig(attention="dilated", attention_settings={"width": 1})
+    forget(tmp_path / "dilated.py")
+    with pytest.raises(LitebertError, match="needs the plug-in dilated"):
         litebert.load(folder)
+
+
+def test_the_optimizer_of_the_page_takes_equal_steps_and_resumes_to_equal_bits(
+    page: Callable[[str], Path], corpus: Path
+) -> None:
+    plugin = page("optimizer")
+    load_plugin(str(plugin))
+    weight = torch.nn.Parameter(torch.tensor([3.0, -4.0]))
+    weight.grad = torch.tensor([0.5, 0.01])
+    sys.modules["lion"].Lion([weight], lr=0.1, weight_decay=0.0).step()
+    torch.testing.assert_close(weight.detach(), torch.tensor([2.9, -4.1]))
+    words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "train.save_every=1")
+    words = (*words, "optim.name=lion", "--plugin", plugin)
+    assert shell(*words, "--name", "whole") == 0
+    assert shell(*words, "--name", "cut") == 0
+    cut = kill_after_step_2(Path("runs/cut"))
+    assert shell(*words, "--name", "cut") == 0
+    whole = Path("runs/whole/model/model.safetensors").read_bytes()
+    assert (cut / "model/model.safetensors").read_bytes() == whole
+
+
+def test_the_head_of_the_page_reads_the_boundaries_of_spans(
+    page: Callable[[str], Path],
+) -> None:
+    load_plugin(str(page("pretraining-head")))
+    module = sys.modules["span_boundary"]
+    first, last = module.spans(torch.tensor([2, 3, 4, 7, 9, 10]))
+    assert first.tolist() == [2, 2, 2, 7, 9, 9]
+    assert last.tolist() == [4, 4, 4, 7, 10, 10]
+    network = AlbertForPretraining(
+        AlbertConfig(**SHAPE, vocab_size=60), heads=("masked_lm", "span_boundary")
+    ).eval()
+    one = Batch.from_lists([[2, 7, 8, 9, 11, 3]])
+    other = Batch.from_lists([[2, 7, 8, 9, 12, 3]])
+    masked = torch.tensor([2, 3])
+    heads = network(one, masked)
+    assert heads["span_boundary"].shape == heads.masked_lm.shape == (2, 60)
+    assert not torch.equal(*(network(x, masked)["span_boundary"] for x in (one, other)))
+
+
+def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
+    page: Callable[[str], Path], corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = page("pretraining-head")
+    words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "train.save_every=1")
+    plain = (*words, "--name", "plain")
+    assert shell(*plain) == 0
+    words = (*words, "objective.heads.span_boundary=0.5", "--plugin", plugin)
+    assert shell(*words, "--name", "whole") == 0
+    assert shell(*words, "--name", "cut") == 0
+    cut = kill_after_step_2(Path("runs/cut"))
+    assert shell(*words, "--name", "cut") == 0
+    whole = Path("runs/whole/model/model.safetensors").read_bytes()
+    assert (cut / "model/model.safetensors").read_bytes() == whole
+    run = litebert.Run("runs/whole")
+    assert run.settings["objective.heads"] == {
+        "masked_lm": 1.0,
+        "sentence_order": 1.0,
+        "span_boundary": 0.5,
+    }
+    assert run.evaluations[-1].values["span_boundary_loss"] > 0
+    assert "Span-boundary loss" in run.report.read_text("utf-8")
+    for name in ("whole", "plain"):  # with the plug-in, each has its own heads
+        assert litebert.load(f"runs/{name}").verbs == (
+            "fill",
+            "score",
+            "order",
+            "embed",
+        )
+    assert litebert.load("runs/whole").network.heads[-1] == "span_boundary"
+    with pytest.raises(LitebertError, match="span_boundary"):
+        program.open_source(Path("runs/whole/model"))
+    program.open_source(Path("runs/whole/model"), has_head=False)
+    with pytest.raises(LitebertError, match="span_boundary"):
+        export_checkpoint(Path("runs/whole/model"), Path("google"))
+    assert shell("evaluate", "runs/whole") == 0
+    assert "span_boundary_loss" in capsys.readouterr().out
+    config = json.loads(Path("runs/whole/model/config.json").read_text())
+    assert config["pretraining_heads"][-1] == "span_boundary"
+    forget(plugin)
+    litebert.load("runs/plain")
+    error = refused(capsys, "fill", "Anna [MASK].", "--model", "runs/whole")
+    assert "needs the plug-in span_boundary" in error
+    assert "needs the plug-in" in refused(capsys, "report", "runs/whole")
+
+
+def test_a_run_without_sentence_order_has_no_such_head(
+    page: Callable[[str], Path],
+    corpus: Path,
+) -> None:
+    words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "--name", "a")
+    assert shell(*words, "objective.heads.sentence_order=0") == 0
+    model = litebert.load("runs/a")
+    assert model.verbs == ("fill", "score", "embed")
+    assert "sentence_order_loss" not in Run(Path("runs/a")).evaluations[-1].values
+    assert not any("sop" in name for name in model_card(Path("runs/a/model")).split())
+
+
+BOOLQ = [
+    {"question": f"is {n} a cat", "passage": "the cat sat", "answer": n % 2 == 0}
+    for n in range(24)
+]
+
+
+def test_the_task_of_the_page_has_a_recipe_and_a_published_figure(
+    page: Callable[[str], Path], small_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = page("task")
+    lines = "".join(json.dumps(row) + "\n" for row in BOOLQ)
+    for split in ("train", "dev", "test"):
+        Path(f"{split}.jsonl").write_text(lines, "utf-8")
+    assert shell("recipes", "list", "--plugin", plugin) == 0
+    assert "yes/no questions on passages" in capsys.readouterr().out
+    words = ("finetune", "boolq", "--data", ".", "--model", small_model, *QUICK)
+    assert shell(*words, "--plugin", plugin) == 0
+    run = litebert.Run("runs/boolq")
+    assert run.file.origins["task.max_length"] == "recipe boolq"
+    assert run.file.plugins == {"boolq": str(plugin)}
+    assert "80.4" in run.report.read_text("utf-8")
+    assert shell("predict", "runs/boolq", "--data", ".", "--output", "answers") == 0
+    answers = Path("answers/BoolQ.jsonl").read_text("utf-8").splitlines()
+    assert len(answers) == len(BOOLQ)
+    forget(plugin)
+    litebert.load("runs/boolq/model").classify("is it", "a cat")  # needs no plug-in
+    error = refused(capsys, "evaluate", "runs/boolq", "--data", ".")
+    assert "needs the plug-in boolq" in error
+
+
+# ---- a command, a rival --------------------------------------------------------------
 
 
 def test_the_command_of_the_page_has_help_checks_and_json(

@@ -13,7 +13,7 @@ import transformers as hf
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from litebert.config import HEADS, AlbertConfig, HeadConfig
+from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import (
     ModelFolder,
@@ -25,6 +25,7 @@ from litebert.folder import (
 from litebert.hub.card import model_card
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
+from litebert.plugins import TASK_HEADS
 from litebert.tasks.kinds.spans import ConditionalSpanHead
 from tests.conftest import made_by_page
 from tests.networks import SHAPE, drawn
@@ -373,12 +374,10 @@ def test_a_third_party_head_is_saved_loaded_and_described(
         )
         assert "gives two scores to each text" in model_card(tmp_path / "model")
     finally:
-        HEADS.pop("two-scores")
+        TASK_HEADS.remove("two-scores")
     others = shutil.ignore_patterns("model.safetensors", "config.json")
     shutil.copytree(small_model, tmp_path / "model", dirs_exist_ok=True, ignore=others)
-    said = (
-        r"LB-615[\s\S]*no imported module[\s\S]*scores\.weight[\s\S]*import the module"
-    )
+    said = r"LB-108[\s\S]*needs the plug-in polarity[\s\S]*--plugin polarity\.py"
     with pytest.raises(LitebertError, match=said):
         Model.load(tmp_path / "model").classify(["A text."])
 

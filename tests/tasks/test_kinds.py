@@ -2,8 +2,6 @@
 tags are framed officially.
 """
 
-import importlib
-import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,10 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-import litebert
 from litebert.config import (
-    HEADS,
-    PROBLEMS,
     HeadConfig,
     OptimConfig,
     TeacherConfig,
@@ -27,7 +22,7 @@ from litebert.config import (
 )
 from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, read_folder, write_folder
-from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.nn import AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import AnswerRow
 from litebert.tasks.finetuning import (
@@ -37,7 +32,11 @@ from litebert.tasks.finetuning import (
     answer,
     doubts,
 )
-from litebert.tasks.kinds import text
+from litebert.tasks.kinds.choice import (
+    ChoiceExample,
+    MultipleChoice,
+    question_texts,
+)
 from litebert.tasks.kinds.family import Family, collate, targets_of
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
@@ -53,16 +52,13 @@ from litebert.tasks.kinds.tagging import (
     encode_words,
 )
 from litebert.tasks.kinds.text import (
-    ChoiceExample,
-    MultipleChoice,
     Scores,
     TextClassification,
     TextExample,
 )
-from litebert.tasks.named import DATASETS, register
+from litebert.tasks.named import DATASETS
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
-from tests.conftest import blocks
 from tests.networks import config_for, drawn
 
 
@@ -74,9 +70,11 @@ def texts(*labels: Any) -> list[TextExample]:
 
 
 def classifier(problem: Any, *labels: str) -> TextClassification:
-    return TextClassification.of(
-        HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem)
+    head = HeadConfig(
+        kind="sequence-classification", labels=labels, problem_type=problem
     )
+    family: TextClassification = head.task_kind(head)
+    return family
 
 
 def on_vectors(family: TextClassification) -> TextClassification:
@@ -225,64 +223,10 @@ def test_a_result_no_better_than_chance_is_doubted() -> None:
     assert not doubts("accuracy", {"accuracy": 0.6}, {"accuracy": 0.5}, {"dev": chance})
 
 
-BLOCKS = blocks(Path("docs/extending/task.md"))
-
-
-def test_the_family_of_the_how_to_passes_the_harness_and_trains(
-    small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(HEADS, "ordered", None)  # undo what the page registers
-    monkeypatch.setattr("litebert.tasks.named.DATASETS", dict(DATASETS))
-    names: dict[str, Any] = {"__name__": "stars", "litebert": litebert, "print": str}
-    names |= {"model": tmp_path / "model", "data": tmp_path}
-    write_folder(
-        ModelFolder(AlbertForPretraining(config_for(small_tokenizer))),
-        tmp_path / "model",
-    )
-    small_tokenizer.save(tmp_path / "model")
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text(
-            "5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8"
-        )
-    exec(BLOCKS[0], names)
-    examples = [names["Rated"](str(n), f"ball {n}", 1 + n % 3) for n in range(6)]
-    assert "distance" in harness(
-        names["OrderedLabels"](), examples, small_tokenizer, tmp_path
-    )
-    exec(BLOCKS[1], names)
-    assert "distance" in names["run"].result["last"]
-
-
-def test_labels_of_the_how_to_need_only_a_class_and_a_line(
-    small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(PROBLEMS, "ordinal", "")
-    monkeypatch.delitem(sys.modules, "ordinal", raising=False)
-    (tmp_path / "ordinal.py").write_text(BLOCKS[2], encoding="utf-8")
-    importlib.import_module("ordinal")
-    family = classifier("ordinal", "bad", "fair", "good")
-    examples = texts(0, 1, 2, 2)
-    write_folder(
-        ModelFolder(trained(family, examples, small_tokenizer)), tmp_path / "model"
-    )
-    small_tokenizer.save(tmp_path / "model")
-    model = litebert.load(tmp_path / "model")
-    found = model.classify("ball", "river")
-    assert sum(found.values.values()) == pytest.approx(1.0)
-    score = model.explain("classify", "ball", "river").score
-    assert score == pytest.approx(np.log(found.values[found.labels[0]]), abs=1e-4)
-    assert (
-        family.measures(examples, family.constant(examples, examples))["accuracy"]
-        == 0.5
-    )
-
-
 def test_two_data_sets_of_one_name_are_refused() -> None:
-    register(DATASETS["sst2"])  # registering the same one again does nothing
-    with pytest.raises(LitebertError, match="LB-882"):
-        register(replace(DATASETS["sst2"], key_measure="f1"))
+    DATASETS.add("sst2", DATASETS["sst2"])  # adding the same one again does nothing
+    with pytest.raises(LitebertError, match="LB-109"):
+        DATASETS.add("sst2", replace(DATASETS["sst2"], key_measure="f1"))
 
 
 # Learning from a teacher, here the network itself
@@ -397,7 +341,7 @@ def test_framing_keeps_what_fits(
     ids = feature.ids[0]
     segments = feature.segments[0]
     context, question = tokenizer.encode_ids(
-        [example.context, *text.question_texts(example)]
+        [example.context, *question_texts(example)]
     )
     kept = min(len(question), most, max_length - 3)
     room = min(len(context), max_length - 3 - kept)
@@ -425,9 +369,7 @@ FILLED += [
 def test_a_choice_fills_every_blank_or_follows_the_question(
     question: str, choice: str, expected: str
 ) -> None:
-    assert text.question_texts(ChoiceExample("1", "", question, (choice,))) == [
-        expected
-    ]
+    assert question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
 
 
 def test_accuracy_is_reported_by_group_where_there_are_several() -> None:

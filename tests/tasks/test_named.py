@@ -21,7 +21,8 @@ import zstandard
 from litebert.config import FinetuneConfig
 from litebert.errors import LitebertError
 from litebert.settings import Setting, resolve, settings_from_toml
-from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
+from litebert.tasks.kinds.choice import ChoiceExample
+from litebert.tasks.kinds.text import Scores, TextExample
 from litebert.tasks.named import DATASETS, glue, published_scores, questions
 from litebert.tasks.named.glue import SUBMISSION_FILES, glue_zip
 

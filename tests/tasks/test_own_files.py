@@ -19,17 +19,19 @@ from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import LitebertError
 from litebert.reading import source, tables
 from litebert.reading.tables import MAX_WORDS
+from litebert.tasks.kinds.choice import ChoiceExample
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
-from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
+from litebert.tasks.kinds.text import Scores, TextExample, TextRows
 from litebert.tasks.named import open_dataset
 from litebert.tasks.own import table
 from litebert.tasks.own.dataset import (
-    TextRows,
     draw_held_out,
+    problems,
     require_same_data,
     table_dataset,
 )
+from litebert.tasks.own.rows import TrainingRows, guess_columns
 from litebert.tasks.own.table import (
     Columns,
     TableFile,
@@ -365,10 +367,10 @@ KINDS: dict[str, Sequence[object]] = {
 def guessed(columns: str, *words: str) -> str:
     kinds = dict(column.split(":") for column in columns.split())
     rows = [{name: KINDS[kind][n] for name, kind in kinds.items()} for n in range(4)]
-    shape, found = table.guess_columns(
-        list(kinds), rows, table.chosen_columns(words, list(kinds)), None
-    )
-    return " ".join([f"{shape}:", *found.words()])
+    chosen = table.chosen_columns(words, list(kinds))
+    readings = list(dict.fromkeys(problems().values()))
+    reading, found = guess_columns(list(kinds), rows, chosen, readings, TextRows)
+    return " ".join([f"{reading.what}:", *found.words()])
 
 
 # The columns and what is guessed for them; the roles after a bar are given, not guessed
@@ -477,7 +479,8 @@ def test_labels_decide_the_kind_of_problem(
     name: str, cells: list[Any], problem: str
 ) -> None:
     rows = [{name: cell} for cell in cells]
-    reading, about = TextRows.settle(rows, "a.csv", Columns({"label": (name,)}), None)
+    columns = Columns({"label": (name,)})
+    reading, about = TextRows.settle(TrainingRows("a.csv", lambda: rows, columns))
     assert reading.problem + " in doubt" * ("warning: 1.018" in about) == problem
 
 

@@ -20,22 +20,20 @@ from litebert.api.settings import flags, recipe_settings
 from litebert.config import AlbertConfig, PretrainConfig, TrainConfig, preset
 from litebert.distributed import ALONE
 from litebert.errors import LitebertError
+from litebert.fast.losses import count_right, masked_loss
 from litebert.folder import ModelFolder, write_folder
 from litebert.folder.names import tensor_names
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import NO_LABEL, PretrainingBatch
 from litebert.runs import Run, read_metrics
 from litebert.settings import Resolved, resolve
-from litebert.tasks import pretraining
 from litebert.tasks.distillation import Teacher, align, convert
+from litebert.tasks.local_start import OFFSETS, attend_locally, num_local_heads
 from litebert.tasks.pretraining import (
-    OFFSETS,
-    Loss,
     Pretraining,
-    masked_loss,
     micro_batches,
-    num_local_heads,
 )
+from litebert.tasks.task import Loss
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.pretrain import complete, new_network, shape_of_student, task_of
 from litebert.train.sources import Sources
@@ -170,7 +168,7 @@ def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
     # and right answers are counted as argmax does, ties included
     for dtype in (torch.float32, torch.bfloat16):
         tied = (numbers / 2).round().to(dtype)
-        assert pretraining._correct(tied, labels) == (tied.argmax(-1) == labels).sum()
+        assert count_right(tied, labels) == (tied.argmax(-1) == labels).sum()
 
 
 # Some heads start by attending to their neighbours, whatever the words are
@@ -178,7 +176,7 @@ def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
 
 def with_local_heads(config: AlbertConfig, seed: int = 1) -> Albert:
     albert = Albert(config, generator=torch.Generator().manual_seed(0))
-    pretraining.attend_locally(albert, seed=seed)
+    attend_locally(albert, seed=seed)
     return albert
 
 

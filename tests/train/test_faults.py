@@ -24,7 +24,8 @@ from litebert.errors import DamagedError, LitebertError, NonFiniteError, Resourc
 from litebert.folder import read_folder
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
-from litebert.tasks.pretraining import Loss, Pretraining
+from litebert.tasks.pretraining import Pretraining
+from litebert.tasks.task import Loss
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of, verify
 from litebert.train.pretrain import pretrain

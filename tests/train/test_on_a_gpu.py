@@ -24,7 +24,8 @@ from litebert.fast import attention
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks import pretraining
-from litebert.tasks.pretraining import Pretraining, PretrainingWork
+from litebert.tasks.heads import PretrainingWork
+from litebert.tasks.pretraining import Pretraining
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import RunProgress
 from litebert.train.loop import StepResult, training_step

@@ -3,13 +3,10 @@ corpora, can be extended.
 """
 
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -398,33 +395,3 @@ def test_a_third_party_objective_trains_as_the_how_to_describes(
     _python(tmp_path, "objective", ["gap.py", "mine.py"], "mine.py", *words)
     assert "sentence_order_accuracy" in _evaluations(tmp_path / "run")[-1]
     assert Run(tmp_path / "run").settings["objective.sentence"] == "gap"
-
-
-def test_a_third_party_head_is_logged_saved_resumed_and_reported(
-    tmp_path: Path, corpus: Path
-) -> None:
-    python = partial(_python, tmp_path, "pretraining-head", ["next_piece.py"])
-    plain = "from litebert.cli import main; main()"
-    command = [
-        "-c",
-        f"import next_piece; {plain}",
-        "pretrain",
-        "--corpus",
-        str(corpus),
-        "--name",
-        "own",
-        *SMALL,
-    ]
-    command += ["train.steps=3", "train.save_every=2"]
-    whole = python(*command)
-    shutil.rmtree(tmp_path / "runs/own/model")
-    shutil.rmtree(tmp_path / "runs/own/checkpoints/step-000000003")
-    again = python(*command)
-    assert "resuming from step 2" in again
-    last = [
-        [line for line in said.splitlines() if line.startswith("held out at 3")]
-        for said in (whole, again)
-    ]
-    assert last[0] == last[1] != [] and re.search(r"next \d", last[0][0])
-    assert "Next-piece accuracy" in (tmp_path / "runs/own/report.html").read_text()
-    python("-c", plain, "fill", "Anna [MASK] home.", "--model", "runs/own")

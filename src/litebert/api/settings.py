@@ -27,6 +27,7 @@ from litebert.errors import (
     say,
     show_status,
 )
+from litebert.plugins import DATASETS
 from litebert.runs import Run
 from litebert.settings import (
     Description,
@@ -168,27 +169,28 @@ RecipeKind = Literal["pretrain", "finetune"]
 
 
 def recipes(kind: str = "*") -> dict[str, Path]:
-    """Return the recipes of a kind, or of all, by name; names are unique across kinds.
+    """Return the recipes of a kind, or of all, by name, with those of plug-ins' tasks;
+    names are unique across kinds.
 
     >>> "paper-base" in recipes("pretrain")
     True
     """
-    return {
-        path.stem: path
-        for path in sorted(Path(str(files("litebert"))).glob(f"recipes/{kind}/*.toml"))
-    }
+    packaged = Path(str(files("litebert"))).glob(f"recipes/{kind}/*.toml")
+    paths = {path.stem: path for path in sorted(packaged)}
+    if kind != "pretrain":
+        for name, dataset in DATASETS.from_plugins().items():
+            if dataset.recipe is not None:
+                paths[name] = dataset.recipe
+    return paths
 
 
 def recipe_settings(kind: RecipeKind, name: str) -> Settings:
     """Return the settings of a recipe of one kind, or of a TOML file.
 
-    A task that another package has registered needs no recipe: it gets the default
-    settings.
+    A task of a plug-in needs no recipe: without one, it gets the default settings.
     """
     if Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
-    from litebert.tasks.named import DATASETS  # needs torch
-
     if kind == "finetune" and name in DATASETS and name not in recipes(kind):
         return {}
     return settings_from_toml(_recipe(name, kind), origin=f"recipe {name}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Required
 from annotated_types import Ge
 
 from litebert import cpu
+from litebert import runs as on_disk
 from litebert.answers import Shown
 from litebert.api import corpus as corpora
 from litebert.api.runs import Planned, Run, conclude
@@ -25,7 +26,7 @@ from litebert.api.settings import (
     recipe_settings,
     require_types,
 )
-from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
+from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, format_count, format_duration, say
@@ -309,7 +310,9 @@ def _run_folder(runs: str | Path, name: str) -> Path:
             received=name,
             next="choose another name, such as mine or mine/first",
         )
-    return Path(runs) / name
+    folder = Path(runs) / name
+    on_disk.Run(folder).require_plugins()  # of a run that is to be resumed
+    return folder
 
 
 def _require_one_length(chosen: Settings, other: str) -> None:
@@ -402,7 +405,7 @@ def finetune(
         Sequence[str], "--column", "ROLE=NAME: text=review, label=stars, ..."
     ] = (),
     problem: Annotated[
-        Problem | None, "Kind of your own task, if the guess is wrong."
+        str | None, "Kind of your own task, if the guess is wrong."
     ] = None,
     recipe: Annotated[
         str | None, "A name, or a TOML file; by default, the task's recipe."
@@ -441,9 +444,10 @@ def finetune(
     path = Path(task)
     own = path if path.suffix or path.is_file() else None
     task = "table" if own else fspath(task)
+    default_name = own.name.split(".")[0] if own else task
+    folder = _run_folder(runs, name or default_name)
     require_task(task)
     require_distinct(seeds)
-    folder = _run_folder(runs, name or (own.name.split(".")[0] if own else task))
     given = flags(
         {"model.start": model, "model.random": random or None, "teacher.run": teacher}
     )
@@ -575,7 +579,7 @@ def data_check(
         tuple[str, ...], "--column", "ROLE=NAME: text=review, label=stars, ..."
     ] = (),
     problem: Annotated[
-        Problem | None, "Kind of your own task, if the guess is wrong."
+        str | None, "Kind of your own task, if the guess is wrong."
     ] = None,
     model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
 ) -> DataReport:

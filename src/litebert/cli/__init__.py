@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from litebert.errors import LitebertError, as_litebert_error, say
+from litebert.plugins import load_plugin
 from litebert.privacy import keep_caches_in_ours
 from litebert.system import BROKEN_PIPE
 
@@ -160,7 +161,13 @@ class Commands(click.Group):
 @click.option(
     "--debug", is_flag=True, help="Show the traceback of an error; allowed anywhere."
 )
-def cli(debug: bool) -> None:
+@click.option(
+    "--plugin",
+    metavar="FILE",
+    multiple=True,
+    help="Load what a Python file adds to litebert; allowed anywhere.",
+)
+def cli(debug: bool, plugin: tuple[str, ...]) -> None:
     """ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and
     inference.
 
@@ -201,14 +208,12 @@ def _raise_interrupt(_: int, __: "FrameType | None") -> None:
 def run(words: Sequence[str]) -> int:
     """Run a command and return its exit code; only a bug in litebert prints a
     traceback.
-
-    `--debug` may be anywhere before `--`.
     """
-    end = words.index("--") if "--" in words else len(words)
-    is_debugged = "--debug" in words[:end]
-    typed = [word for word in words[:end] if word != "--debug"] + list(words[end:])
+    typed, plugins, is_debugged = _take_global_options(words)
     code = 0
     try:
+        for plugin in plugins:
+            load_plugin(plugin)
         try:
             if "_LITEBERT_COMPLETE" in os.environ:
                 cli.main(args=typed, prog_name="litebert")
@@ -244,6 +249,25 @@ def run(words: Sequence[str]) -> int:
         say(str(found))
         return found.exit_code
     return code
+
+
+def _take_global_options(words: Sequence[str]) -> tuple[list[str], list[str], bool]:
+    """Return the words without the options that may be anywhere before `--`, the
+    plug-ins that are named, and whether `--debug` is there.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    typed = list[str]()
+    plugins = list[str]()
+    before = iter(words[:end])
+    for word in before:
+        if word.startswith("--plugin="):
+            plugins.append(word.removeprefix("--plugin="))
+        elif word == "--plugin":
+            plugins.append(next(before, ""))
+        elif word != "--debug":
+            typed.append(word)
+    is_debugged = "--debug" in words[:end]
+    return typed + list(words[end:]), plugins, is_debugged
 
 
 def _discard_stdout() -> None:

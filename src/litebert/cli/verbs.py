@@ -44,7 +44,8 @@ from litebert.errors import LitebertError, RequestError, disk_errors, format_cou
 from litebert.files import Json, open_log, require_new, write_stream
 from litebert.hub import hash_model
 from litebert.inference.model import PACKAGED, Model
-from litebert.inference.verbs import CHOICES, VERBS, Row, Verb
+from litebert.inference.verbs import CHOICES, Row, Verb
+from litebert.plugins import VERBS
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
 from litebert.runs import Run
@@ -836,7 +837,7 @@ def search(
     for _, row in rows_of(
         [_find(str(file))],
         [column],
-        Verb("search", lambda *_: (), lambda *_: ""),
+        Verb("search", ("", ""), lambda *_: (), lambda *_: ""),
         {},
         {},
     ):

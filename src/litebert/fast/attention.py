@@ -7,12 +7,11 @@ timed once per process.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
-from pkgutil import resolve_name
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,8 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from litebert.config import ATTENTION_KINDS, AlbertConfig
+from litebert.config import AlbertConfig, Option
 from litebert.nn import Batch, Visible, attention, sequence_of
+from litebert.plugins import ATTENTION_KINDS
 
 _MANY = 4  # a stack of at least this many sequences counts as large
 # up to this many tokens in a batch, float32 beats bf16 on a CPU: no padding, one
@@ -71,6 +71,23 @@ is_key broadcasts to the scores.
 """
 
 
+@dataclass(frozen=True)
+class AttentionKind:
+    """A kind of attention: what each token reads, and a fast kernel for it
+    (docs/extending/attention.md adds one).
+
+    `visible(query, key, **settings)` defines it: for arrays of positions that
+    broadcast, it returns whether the query reads the key. None: always. The plain
+    network and the map of a model's attention are derived from it. `attend` is the
+    engine's kernel for it; without one, scores are masked. `settings` are the keywords
+    that both take, with their defaults; config.json has them.
+    """
+
+    visible: Callable[..., Any] | None
+    attend: Callable[..., Tensor] | None = None
+    settings: Mapping[str, Option] = field(default_factory=dict)
+
+
 def attend_of(
     config: AlbertConfig, *, in_rectangles: bool, extra: tuple[Kernel, ...] = ()
 ) -> Attend:
@@ -80,13 +97,10 @@ def attend_of(
     The `extra` kernels are for rectangles; each is used wherever it is measured to be
     faster than torch's.
     """
-    kind = ATTENTION_KINDS[config.attention]
-    settings = config.attention_settings
+    kind: AttentionKind = ATTENTION_KINDS[config.attention]
+    settings = config.attention_arguments
     if kind.attend is not None:
-        attend = (
-            resolve_name(kind.attend) if isinstance(kind.attend, str) else kind.attend
-        )
-        return partial(attend, **settings)
+        return partial(kind.attend, **settings)
     if kind.visible is not None:
         return partial(masked, visible=partial(kind.visible, **settings))
     return partial(rectangles, extra=extra) if in_rectangles else full
@@ -488,3 +502,19 @@ def time_each(*choices: Callable[[], object], rounds: int) -> list[float]:
             run()
             seconds[number] = min(seconds[number], time.perf_counter() - start)
     return seconds
+
+
+# ---- our kinds of attention ----------------------------------------------------------
+
+
+def near_or_first(query: Any, key: Any, *, attention_window: int) -> Any:
+    """Return where local attention reads: neighbors up to the window, and [CLS], which
+    itself reads all.
+    """
+    return (abs(query - key) <= attention_window) | (query == 0) | (key == 0)
+
+
+ATTENTION_KINDS.add("full", AttentionKind(visible=None))
+ATTENTION_KINDS.add(
+    "local", AttentionKind(near_or_first, local, {"attention_window": 64})
+)

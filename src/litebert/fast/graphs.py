@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.config import ATTENTION_KINDS, Activation
+from litebert.config import Activation
 from litebert.errors import missing_package
 from litebert.fast.attention import Kernel, Layout, time_each
 from litebert.fast.int8 import is_int8
@@ -138,9 +138,7 @@ def add_graphs(
     """
     config = albert.config
     is_float = albert.dtype == torch.float32 and not is_int8(albert)
-    has_operators = (
-        config.hidden_act in _FUSED and ATTENTION_KINDS[config.attention].is_full
-    )
+    has_operators = config.hidden_act in _FUSED and config.has_full_attention
     if (
         not (is_float and has_operators)
         or albert.embedding.word.weight.device.type != "cpu"

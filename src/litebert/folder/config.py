@@ -2,19 +2,17 @@
 nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from shlex import quote
 
 from pydantic import ValidationError
 
 from litebert.config import (
-    ATTENTION_KINDS,
-    HEADS,
     PRESETS,
     AlbertConfig,
     HeadConfig,
-    kind_of_class,
+    kinds_of_head,
 )
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json, write_json
@@ -25,12 +23,27 @@ from litebert.folder.names import (
     damaged_model,
     groups_on_disk,
 )
+from litebert.nn import USUAL_HEADS, TaskHead
+from litebert.plugins import (
+    ATTENTION_KINDS,
+    PRETRAINING_HEADS,
+    TASK_HEADS,
+    TASK_KINDS,
+    plugins_used,
+    require_plugins,
+)
 from litebert.settings import describe_invalid
 
 CONFIG_FILE = "config.json"
+# settings that transformers does not have
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
-# the model_type of our own kinds of attention, which transformers refuses to open
-_OTHER_ATTENTION = "albert-litebert"
+_OURS_ALONE |= {"attention_settings", "attention_window"}
+# The model_type of networks whose answers transformers would get wrong, and which it
+# therefore must not open: another kind of attention, or labels of another kind.
+_OURS = "albert-litebert"
+# the keys of the plug-ins that a model needs, and of its heads if they are not the usual
+_PLUGINS = "litebert_plugins"
+_HEADS_KEY = "pretraining_heads"
 
 # transformers' defaults for a BertConfig
 _BERT_BASE = PRESETS["bert-base"].model_copy(
@@ -79,6 +92,7 @@ def write_config(
     folder: Path,
     *,
     head: HeadConfig | None = None,
+    pretraining_heads: Sequence[str] = USUAL_HEADS,
     parameters: Collection[str] = ("masked_lm.", "sentence_order."),
     dtype: str = "float32",
 ) -> None:
@@ -86,29 +100,57 @@ def write_config(
     parameters.
     """
     fields = config.model_dump(mode="json")
-    kind = ATTENTION_KINDS[config.attention]
-    ours = _OURS_ALONE | {
-        name for each in ATTENTION_KINDS.values() for name in each.settings
-    }
+    is_foreign = config.has_full_attention and not refusal_of(head)
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
-        "model_type": "albert" if kind.is_full else _OTHER_ATTENTION,
+        "model_type": "albert" if is_foreign else _OURS,
         "dtype": dtype,
         "tie_word_embeddings": True,
-        **{name: value for name, value in fields.items() if name not in ours},
+        **{name: value for name, value in fields.items() if name not in _OURS_ALONE},
         "num_hidden_groups": groups_on_disk(config),
     }
     if head is not None and head.labels:
         table["id2label"] = {str(index): name for index, name in enumerate(head.labels)}
         table["label2id"] = {name: index for index, name in enumerate(head.labels)}
-        table |= (
-            {"problem_type": head.problem_type} if head.record.has_problem_type else {}
-        )
+        if head.has_problem_type:
+            table["problem_type"] = head.problem_type
     if config.sharing != "all":
         table["sharing"] = config.sharing
-    if not kind.is_full:
-        table |= {name: fields[name] for name in ("attention", *kind.settings)}
+    if not config.has_full_attention:
+        table |= {"attention": config.attention, **config.attention_arguments}
+    if head is None and tuple(pretraining_heads) != USUAL_HEADS:
+        table[_HEADS_KEY] = list(pretraining_heads)
+    plugins = plugins_of(config, head, pretraining_heads)
+    if plugins:
+        table[_PLUGINS] = list(plugins)
     write_json(folder / CONFIG_FILE, table)
+
+
+def plugins_of(
+    config: AlbertConfig,
+    head: HeadConfig | None,
+    pretraining_heads: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Return the plug-ins that a model needs to be loaded."""
+    names = [(ATTENTION_KINDS, config.attention)]
+    if head is None:
+        names += [(PRETRAINING_HEADS, name) for name in pretraining_heads]
+    else:
+        names.append((TASK_HEADS, head.kind))
+        names += [
+            (TASK_KINDS, name)
+            for name, kind in TASK_KINDS.items()
+            if kind is head.task_kind
+        ]
+    return plugins_used(names)
+
+
+def refusal_of(head: HeadConfig | None) -> str:
+    """Return why other programs cannot turn the outputs of a head into answers; "" if
+    they can.
+    """
+    kind = None if head is None else head.task_kind
+    return "" if kind is None else str(kind.refusal)
 
 
 def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
@@ -138,7 +180,11 @@ def read_layout(folder: Path) -> tuple[TensorNames, AlbertConfig]:
 
 def _read(folder: Path) -> dict[str, Json]:
     if (path := folder / CONFIG_FILE).exists():
-        return read_json(path, command=f"ls {quote(str(folder))}", limit=1 << 20)
+        table = read_json(path, command=f"ls {quote(str(folder))}", limit=1 << 20)
+        plugins = table.get(_PLUGINS)
+        if isinstance(plugins, list):
+            require_plugins(map(str, plugins), folder)
+        return table
     next_step = (
         f"ls {quote(str(folder))}; rerun the command that began a run to resume it"
     )
@@ -166,9 +212,10 @@ def parse_config(
         for name, value in table.items()
         if name not in _TOKEN_IDS or _is_id(value)
     }
-    if model_type in ("albert", _OTHER_ATTENTION):
+    if model_type in ("albert", _OURS):
         fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
         fields |= {name: given[name] for name in fields if name in given}
+        fields["attention_settings"] = _attention_settings(given, fields)
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
         return ALBERT, build_config(fields, path)
@@ -209,6 +256,19 @@ def _require_encoder(table: dict[str, Json], model_type: str, path: Path) -> Non
     )
 
 
+def _attention_settings(
+    table: dict[str, Json], fields: dict[str, Json]
+) -> dict[str, Json]:
+    """Return the settings of a plug-in's kind of attention, which stand beside the
+    others in config.json.
+    """
+    name = str(fields["attention"])
+    if name == "full" or name not in ATTENTION_KINDS:
+        return {}
+    settings = ATTENTION_KINDS[name].settings
+    return {key: table[key] for key in settings if key in table and key not in fields}
+
+
 def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
     """Return the configuration with these settings, from a file or from options."""
     try:
@@ -219,6 +279,16 @@ def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
         raise damaged_model("LB-601", what, describe_invalid(error)) from error
 
 
+def read_pretraining_heads(folder: Path) -> tuple[str, ...]:
+    """Return the pretraining heads of a model without a task head."""
+    names = _read(folder).get(_HEADS_KEY)
+    if not isinstance(names, list):
+        return USUAL_HEADS
+    for name in names:
+        PRETRAINING_HEADS.require(str(name))
+    return tuple(map(str, names))
+
+
 def read_head(folder: Path) -> HeadConfig | None:
     """Return the task head that config.json names; None if there are only pretraining
     heads, or none.
@@ -227,17 +297,18 @@ def read_head(folder: Path) -> HeadConfig | None:
     source = folder / CONFIG_FILE
     named = table.get("architectures")
     names = table.get("id2label")
-    kind = kind_of_class(str(named[0])) if isinstance(named, list) and named else None
+    kind = head_of_class(str(named[0])) if isinstance(named, list) and named else None
     if kind is None:
         return None
+    record: TaskHead = TASK_HEADS[kind]
     fields: dict[str, object] = {"kind": kind}
-    if HEADS[kind].has_labels:
+    if record.has_labels:
         # transformers does not write these
         labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")
         if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
             labels = tuple(str(names[key]) for key in sorted(names, key=int))
         fields["labels"] = labels
-        if HEADS[kind].has_problem_type:
+        if any(each.problem_type for each in kinds_of_head(kind)):
             by_default = (
                 "regression" if len(labels) == 1 else "single_label_classification"
             )
@@ -267,6 +338,17 @@ def doubts_about(config: AlbertConfig) -> tuple[str, ...]:
     shape = (config.hidden_size, config.num_hidden_layers)
     is_published = config.sharing == "all" and shape in PUBLISHED_SHAPES
     return tuple(doubts(config).values()) if is_published else ()
+
+
+def head_of_class(name: str) -> str | None:
+    """Return the head of a transformers class, such as BertForTokenClassification; None
+    for other classes.
+    """
+    for kind, record in TASK_HEADS.items():
+        ends = [f"{family}For{record.class_name}" for family in ("Albert", "Bert")]
+        if name in ends:
+            return kind
+    return None
 
 
 def doubts(config: AlbertConfig) -> dict[str, str]:

@@ -3,7 +3,7 @@
 `litebert.folder.storage` reads this value from a folder and writes it to one.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from litebert.folder import names as on_disk
 from litebert.folder.names import ALBERT, BERT, TensorNames, damaged_model
 from litebert.folder.vectors import SentenceVectors, read_sentence_vectors
 from litebert.folder.weights import widen
-from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn import USUAL_HEADS, AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer
 
 _NEXT_SENTENCE = (
@@ -91,6 +91,7 @@ def build_network(
     head: HeadConfig | None,
     *,
     source: Path,
+    pretraining_heads: Sequence[str] = USUAL_HEADS,
     layout: TensorNames = ALBERT,
     dtype: torch.dtype = torch.float32,
     for_inference: bool = False,
@@ -101,7 +102,13 @@ def build_network(
     named, notes = on_disk.canonicalise(tensors, layout)
     config, named = _settle_projection(config, named)
     network = _empty_network(
-        named, config, head, source=source, dtype=dtype, for_inference=for_inference
+        named,
+        config,
+        head,
+        pretraining_heads,
+        source=source,
+        dtype=dtype,
+        for_inference=for_inference,
     )
     wanted = network.state_dict()
     places = {name: on_disk.tensor_names(name, config, head, layout) for name in wanted}
@@ -116,7 +123,10 @@ def build_network(
         _require_fit(tensor, wanted[name], place)
         parameters[name] = widen(tensor, place)
         _require_calibration(name, tensor, place)
-    _require_complete(missing, parameters, places, head, layout, source)
+    optional = [f"{name}." for name in (*pretraining_heads, "albert.pooler")]
+    if head is not None:
+        optional.clear()
+    _require_complete(missing, parameters, places, optional, layout, source)
 
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
@@ -155,6 +165,7 @@ def _empty_network(
     named: Mapping[str, Tensor],
     config: AlbertConfig,
     head: HeadConfig | None,
+    pretraining_heads: Sequence[str],
     *,
     source: Path,
     dtype: torch.dtype,
@@ -174,10 +185,10 @@ def _empty_network(
     network: Network
     with torch.device("meta"):
         if head is None:
-            network = AlbertForPretraining(config, dtype=kept)
+            network = AlbertForPretraining(config, heads=pretraining_heads, dtype=kept)
         else:
             has_exits = any(name.startswith("exits.") for name in named)
-            has_exits = has_exits and head.record.is_pooled
+            has_exits = has_exits and head.record.reads == "pooled"
             network = AlbertForTask(config, head, has_exits=has_exits, dtype=kept)
         if has_int8:
             to_int8(network, Int8Calibration.without_numbers(config))
@@ -275,18 +286,15 @@ def _require_complete(
     missing: Collection[str],
     parameters: Mapping[str, Tensor],
     places: Mapping[str, list[str]],
-    head: HeadConfig | None,
+    optional: Sequence[str],
     layout: TensorNames,
     source: Path,
 ) -> None:
     """Raise if weights are missing that the network needs.
 
-    Without a task head, the pretraining heads and the pooler may be missing, each of
-    their layers as a whole.
+    Those whose names begin like `optional` may be missing, each of their layers as a
+    whole: without a task head, the pretraining heads and the pooler.
     """
-    optional = ["masked_lm.", "sentence_order."]
-    if head is None:
-        optional.append("albert.pooler.")
     partial = {name.rpartition(".")[0] for name in parameters}
     needed = [
         name

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError
-from litebert.nn import PRETRAINING_HEADS, depth_plan
+from litebert.nn import depth_plan
+from litebert.plugins import PRETRAINING_HEADS
 
 
 @dataclass(frozen=True)
@@ -87,22 +88,10 @@ _NAMES = {
     ),
     "feed_forward.norm": ("full_layer_layer_norm", "output.LayerNorm", "LayerNorm_1"),
 }
-# transformers has no conditional head: these are the official variables (squad_utils.py
-# L1230), in every family.
-_CONDITIONAL = {
-    "head.start": "start_logits.dense",
-    "head.end_hidden": "end_logits.dense_0",
-    "head.end_norm": "end_logits.LayerNorm",
-    "head.end": "end_logits.dense_1",
-    "head.answer_hidden": "answer_class.dense_0",
-    "head.answer": "answer_class.dense_1",
-}
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 PROJECTION = (f"{_PROJECTION}.weight", f"{_PROJECTION}.bias")
 _AGAIN = "fetch or make the model again, or correct the file"
-# Google's, by their names in transformers
-_LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}
 _WITH_OUTPUT_KINDS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
 # Layer norms in files that were converted from TensorFlow, such as bert-base-uncased.
 _OLD_NORM = re.compile(r"LayerNorm\.(gamma|beta)$")
@@ -173,17 +162,19 @@ def tensor_names(
         # `albert` itself has only the calibration of an eight-bit network
         modules = [layout.encoder + _NAMES[part][layout.column] if part else name]
     elif name in PRETRAINING_HEADS:  # their records have both names
-        modules = [PRETRAINING_HEADS[name].names[part][layout is not ALBERT]]
-    elif module == "head.dense":
-        modules = [head.record.layer if head else "classifier"]
+        named = PRETRAINING_HEADS[name].names
+        modules = [named.get(part, (module, module))[layout is not ALBERT]]
     elif name == "exits":  # transformers ignores these: it has one head, the last
         modules = [module.removesuffix(".dense")]
     else:
-        modules = [_CONDITIONAL[module]]
-    return [
-        _variable(each, kind) if layout is GOOGLE else f"{each}.{kind}"
-        for each in modules
-    ]
+        assert head is not None, f"{parameter} belongs to a task head"
+        modules = [head.record.layers.get(part, f"head.{part}")]
+        if layout is GOOGLE and part == "dense":
+            # a classifier's variables have no scope, those of SQuAD 1.1 have one
+            modules = [head.record.variable.removesuffix("output_weights").strip("/")]
+    if layout is GOOGLE:
+        return [_variable(module, kind) for module in modules]
+    return [f"{module}.{kind}" for module in modules]
 
 
 def _variable(module: str, kind: str) -> str:
@@ -191,7 +182,6 @@ def _variable(module: str, kind: str) -> str:
     layer its own.
     """
     module = module.replace(".", "/")
-    module = _LINEAR_HEADS.get(module, module)
     if module.endswith("_embeddings"):
         return module
     weight = "kernel"

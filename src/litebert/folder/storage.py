@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from litebert.config import ATTENTION_KINDS, AlbertConfig
+from litebert.config import AlbertConfig
 from litebert.errors import NoVocabularyError
 from litebert.fast import is_int8, pack, refuse_non_finite
 from litebert.folder import names as on_disk
@@ -22,6 +22,7 @@ from litebert.folder.config import (
     doubts_about,
     read_head,
     read_layout,
+    read_pretraining_heads,
     settings_of_weights,
     write_config,
 )
@@ -72,6 +73,7 @@ def read_folder(
         weights.tensors,
         config,
         read_head(folder),
+        pretraining_heads=read_pretraining_heads(folder),
         source=folder,
         layout=layout,
         dtype=dtype,
@@ -92,7 +94,7 @@ def read_shape(path_or_name: str | PathLike[str]) -> ModelFolder:
     head = read_head(folder)
     network: Network
     with torch.device("meta"):
-        network = AlbertForPretraining(config)
+        network = AlbertForPretraining(config, heads=read_pretraining_heads(folder))
         if head is not None:
             network = AlbertForTask(config, head)
     missing = frozenset(network.state_dict())
@@ -176,7 +178,14 @@ def write_folder(
         if not tensor.is_meta and name not in untrained
     }
     kind = str(dtype).removeprefix("torch.")
-    write_config(config, folder, head=model.head, parameters=parameters, dtype=kind)
+    write_config(
+        config,
+        folder,
+        head=model.head,
+        pretraining_heads=getattr(network, "heads", ()),
+        parameters=parameters,
+        dtype=kind,
+    )
 
     tensors = dict[str, Tensor]()
     for name, tensor in parameters.items():
@@ -202,10 +211,9 @@ def _file_for(network: Network) -> str:
     """Return the name of the file for the weights of a network."""
     if is_int8(network.albert):
         return INT8_FILE
-    attention = network.config.attention
-    if ATTENTION_KINDS[attention].is_full:
+    if network.config.has_full_attention:
         return WEIGHTS_FILE
-    return OTHER_FILE.format(attention)
+    return OTHER_FILE.format(network.config.attention)
 
 
 # ---- a network that is to be trained -------------------------------------------------

@@ -20,10 +20,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from litebert.config import ATTENTION_KINDS
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file, parse_json, read_json, write_stream
 from litebert.folder.names import damaged_model
+from litebert.plugins import ATTENTION_KINDS
 
 WEIGHTS_FILE = "model.safetensors"
 INT8_FILE = "model-int8.safetensors"

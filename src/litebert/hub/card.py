@@ -7,11 +7,13 @@ import shlex
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
+from typing import Any
 
 from litebert.errors import LitebertError
 from litebert.files import hash_file, read_capped, write_text
-from litebert.folder import read_folder, weights_path
-from litebert.folder.config import architecture
+from litebert.folder import ModelFolder, read_folder, weights_path
+from litebert.folder.config import architecture, refusal_of
+from litebert.plugins import VERBS
 from litebert.runs import MeasuredStep, Run, is_run
 from litebert.settings import DEFAULT, SUITED, is_typed, name_in
 
@@ -40,15 +42,6 @@ _PATHS = {
 )
 # origins of settings that other words of the command imply
 _IMPLIED = {"recipe", "preset", "tokenizer", "start"}
-# What each pretraining head does, an example call, and the parameters that it needs.
-_VERBS = {
-    "masked_lm": ("fills [MASK]", 'fill("The cat sat on the [MASK].")', ("masked_lm",)),
-    "sentence_order": (
-        "judges sentence order",
-        'order("He opened the door.", "Nobody was there.")',
-        ("sentence_order", "albert."),
-    ),
-}
 
 
 def write_card(folder: Path, *, name: str | None = None) -> None:
@@ -118,19 +111,18 @@ def model_card(
         title = run.name
 
     # What it does, and by which calls
-    able = [
-        part
-        for part, (*_, needs) in _VERBS.items()
-        if not any(each.startswith(needs) for each in loaded.missing)
-    ]
-    able = able if head is None else []
-    does = (
-        [head.record.purpose]
-        if head
-        else [_VERBS[part][0] for part in able] or ["gives hidden states"]
-    )
-    calls = [head.record.examples[1]] if head else [_VERBS[part][1] for part in able]
-    calls += [] if head else ['embed(["A first text.", "Another one."])']
+    if head:
+        able = [VERBS[head.verb]]
+        does = [head.record.purpose]
+        tags = [head.kind]
+        pipeline = head.record.pipeline
+    else:
+        able = [verb for verb in VERBS.values() if _can(loaded, verb)]
+        does = [verb.purpose for verb in able] or ["gives hidden states"]
+        tags = [verb.head.replace("_", "-") for verb in able]
+        pipeline = "fill-mask" if "masked-lm" in tags else ""
+        able.append(VERBS["embed"])
+    calls = [verb.examples[1] for verb in able]
 
     # What is on disk
     tokenizer = loaded.tokenizer
@@ -140,17 +132,13 @@ def model_card(
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     single = weights_path(folder)
     is_theirs = head is None or head.record.is_in_transformers
+    is_theirs = is_theirs and not refusal_of(head)
     header = {  # YAML
         "license": license,
         "language": list(languages),
         "library_name": "litebert",
-        "pipeline_tag": (
-            head.record.pipeline if head else "fill-mask" if "masked_lm" in able else ""
-        ),
-        "tags": [
-            "albert",
-            *([head.kind] if head else [part.replace("_", "-") for part in able]),
-        ],
+        "pipeline_tag": pipeline,
+        "tags": ["albert", *tags],
     }
     environment = jinja2.Environment(  # noqa: S701
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
@@ -179,6 +167,19 @@ def model_card(
         ),
         **(_training(run, folder.name) if run is not None else {}),
     )
+
+
+def _can(loaded: ModelFolder, verb: Any) -> bool:
+    """Return whether a pretrained model has what a verb's head needs.
+
+    Sentence order also needs the pooler; masked words do not.
+    """
+    if not verb.purpose or verb.head not in getattr(loaded.network, "heads", ()):
+        return False
+    needs = [f"{verb.head}."]
+    if verb.head != "masked_lm":
+        needs.append("albert.")
+    return not any(name.startswith(tuple(needs)) for name in loaded.missing)
 
 
 def _training(run: Run, kept: str) -> dict[str, object]:

@@ -27,13 +27,13 @@ from litebert.inference.inputs import encode_blanks, pool, sum_by_word, window
 from litebert.inference.model import Model
 from litebert.nn import Batch, device_of
 from litebert.nn.model import attention_weights
-from litebert.tasks.kinds.spans import SPAN_FAMILIES
-from litebert.tasks.kinds.text import (
+from litebert.tasks.kinds.choice import (
     ChoiceExample,
     MultipleChoice,
-    TextClassification,
     question_texts,
 )
+from litebert.tasks.kinds.spans import SpanAnswering
+from litebert.tasks.kinds.text import TextClassification
 
 NUM_POINTS = 50  # points of the Gauss-Legendre quadrature
 TOKENS_AT_ONCE = 4_096
@@ -217,14 +217,17 @@ def _classify(
     found = model.classify(text, pair)
     network = model.begin("classify", text)[0]
     labels = list(found.values)
-    family = TextClassification.of(network.head_config)
+    head = network.head_config
+    family: TextClassification = head.task_kind(head)
     likeliest = (
         found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
     )
     label = 0 if family.is_number else _index_of(answer or likeliest, labels)
     return Question(
         [_encode_parts(model, text=text, pair=pair)],
-        lambda network, batch: family.log_values(network(batch))[:, label],
+        lambda network, batch: family.log_values(family.logits(network, batch))[
+            :, label
+        ],
         labels[label],
         "score" if family.is_number else "log-probability",
     )
@@ -372,7 +375,8 @@ def _answer(model: Model, answer: str | None, question: str, context: str) -> Qu
     if start < 0:
         raise _no_such(answer, "words of the context")
     network: Any = model.network
-    family = SPAN_FAMILIES[network.head_config.kind]
+    head = network.head_config
+    family: SpanAnswering = head.task_kind(head)
     posed = _encode_part(model, "question", question).cut(
         slice(family.max_query_length)
     )

@@ -82,6 +82,8 @@ class Finetuned:
         roles that it was trained with; `depth` is the number of steps applied.
         """
         run = Run.of(fspath(path))
+        if run is not None:
+            run.require_plugins()
         folder = locate(fspath(path))
         if run.kind == "pretraining" if run else task is None:
             what = (

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 
 from litebert import answers
 from litebert.answers import Results
-from litebert.config import HEADS, Backend, Pooling, Precision
+from litebert.config import Backend, Pooling, Precision
 from litebert.errors import LitebertError, RequestError
 from litebert.inference import inputs
 from litebert.inference.inputs import MASK, Texts
+from litebert.plugins import TASK_KINDS, VERBS
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import replace_surrogates
 
@@ -43,8 +44,6 @@ PACKAGED = "the packaged model"  # its name in messages
 # the longest text for `fill`, `tag`, `score` and `order`: their answers grow with the
 # text
 MAX_CHARACTERS = 1_000_000
-# the pretraining heads by verb
-_HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}
 # blanks for which the probabilities of all pieces are in memory: 30 MB with 30,000
 # pieces
 _BLANKS_AT_ONCE = 256
@@ -95,9 +94,7 @@ class Model:
         self.notes: tuple[str, ...] = ()  # what the model's files leave uncertain
         # called once, for a text in an unknown language
         self.remark: Callable[[str], object] | None = log.warning
-        # missing and extra weights of the file
-        self._missing = frozenset[str]()
-        self._unused = tuple[str, ...]()
+        self._missing = frozenset[str]()  # missing weights of the file
 
     def __repr__(self) -> str:
         return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
@@ -133,7 +130,6 @@ class Model:
         model.notes = loaded.notes
         model.vectors = loaded.require_vectors() or model.vectors
         model._missing = loaded.missing
-        model._unused = loaded.unused
         return model
 
     # Pretrained models
@@ -524,13 +520,14 @@ class Model:
 
         network, listed = self.begin("classify", texts)
         _, seconds = inputs.as_pairs(listed, pairs, "classify")
-        family = TextClassification.of(network.head_config)
+        head = network.head_config
+        family: TextClassification = head.task_kind(head)
         rows = zip(listed, seconds or [""] * len(listed), strict=True)
         examples = [TextExample("", first, second or None) for first, second in rows]
         found = Results(
             answers.Classification(
                 family.named(scores),
-                dict(zip(family.head.labels, scores.values, strict=True)),
+                dict(zip(family.names, scores.values, strict=True)),
             )
             for scores in answer(network, self.tokenizer, family, examples)
         )
@@ -597,7 +594,7 @@ class Model:
         choices, context).
         """
         from litebert.tasks.finetuning import answer
-        from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice
+        from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 
         texts = [
             text
@@ -648,8 +645,8 @@ class Model:
 
         from litebert.tasks.finetuning import outputs_of
         from litebert.tasks.kinds.spans import (
-            SPAN_FAMILIES,
             ConditionalSpanAnswering,
+            SpanAnswering,
             SpanExample,
         )
 
@@ -662,7 +659,8 @@ class Model:
             for question, texts in asked
             for text in texts
         ]
-        family = SPAN_FAMILIES[network.head_config.kind]
+        head = network.head_config
+        family: SpanAnswering = head.task_kind(head)
         top = inputs.require_count(top, "top")
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(
@@ -741,12 +739,15 @@ class Model:
     def verbs(self) -> tuple[str, ...]:
         """The verbs that this model's weights support."""
         head = getattr(self.network, "head_config", None)
-        own = (
-            (head.record.verb,)
-            if head
-            else tuple(verb for verb in _HEADS if not self._missing_weights(verb))
-        )
-        return (*own, "embed")
+        if head is not None:
+            return tuple(dict.fromkeys((head.verb, "embed")))
+        heads = getattr(self.network, "heads", ())
+        able = [
+            name
+            for name, verb in VERBS.items()
+            if verb.head in heads and not self._missing_weights(name)
+        ]
+        return (*able, "embed")
 
     def begin(
         self, verb: str, texts: Texts, *, is_bounded: bool = False
@@ -794,7 +795,7 @@ class Model:
         absent = [
             name
             for name in self._missing
-            if name.startswith((f"{_HEADS[verb]}.", "albert."))
+            if name.startswith((f"{VERBS[verb].head}.", "albert."))
         ]
         return sorted(
             name for name in absent if verb == "order" or "pooler" not in name
@@ -803,9 +804,9 @@ class Model:
     def _unable(self, verb: str) -> RequestError:
         head = getattr(self.network, "head_config", None)
         has = f"a {head.kind} head" if head else "pretraining heads only"
-        if verb in _HEADS:
+        if VERBS[verb].head:
             what = f"{self.source} cannot {verb}: its file lacks weights for that"
-            expected = f"the {_HEADS[verb]} head"
+            expected = f"the {VERBS[verb].head} head"
             advice = "use the model that it was fine-tuned from, which has this head"
             if not head:
                 has = (
@@ -820,18 +821,10 @@ class Model:
             )
         what = f"{self.source} cannot {verb}: it was not fine-tuned for that"
         advice = "litebert finetune --help"
-        expected = (
-            f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)}"
-            " head"
+        heads = chain.from_iterable(
+            kind.heads for kind in TASK_KINDS.values() if kind.verb == verb
         )
-        if self._unused and self.verbs == ("embed",):
-            has = (
-                f"a head that no imported module defines, {', '.join(self._unused[:3])}"
-            )
-            advice = (
-                "import the module that adds its head before you load it, as in"
-                " docs/extending/task.md"
-            )
+        expected = f"a {' or '.join(dict.fromkeys(heads))} head"
         return RequestError(
             "LB-615", what, received=has, expected=expected, next=advice
         )

@@ -20,6 +20,7 @@ from litebert.answers import (
 )
 from litebert.inference.inputs import compare
 from litebert.inference.model import Model
+from litebert.plugins import VERBS
 
 Row: TypeAlias = Mapping[str, str]
 # of one question, at most
@@ -31,6 +32,8 @@ class Verb:
     """How to answer rows with these roles, and how to show an answer."""
 
     name: str
+    # what follows `litebert` in a shell and `model.` in Python, for a model's card
+    examples: tuple[str, str]
     # (model, rows, options by name) -> an answer for each row
     answer: Callable[..., Sequence[Any]]
     line: Callable[[Row, Any], str]  # an answer for people
@@ -38,6 +41,9 @@ class Verb:
     num_needed: int = 1  # how many of the first roles are required
     # an answer as JSON can hold it
     plain: Callable[[Any], object] = lambda found: found
+    # the pretraining head that it needs; "": it needs none, or that of a task
+    head: str = ""
+    purpose: str = ""  # what that head does, in a card
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -160,40 +166,99 @@ def _choice_line(row: Row, found: Choice) -> str:
     )
 
 
+_TEXTS = ('"A first text." "Another one."', '(["A first text.", "Another one."])')
 _TABLE = (
     Verb(
-        "fill",
-        _method("fill"),
-        lambda _, found: "\n".join(f"{f.probability:6.1%}  {f.text}" for f in found),
+        name="fill",
+        examples=(
+            'fill "The cat sat on the [MASK]."',
+            'fill("The cat sat on the [MASK].")',
+        ),
+        answer=_method("fill"),
+        line=lambda _, found: "\n".join(
+            f"{filling.probability:6.1%}  {filling.text}" for filling in found
+        ),
+        head="masked_lm",
+        purpose="fills [MASK]",
     ),
     Verb(
-        "score",
-        _method("score"),
-        lambda _, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {s.text[:70]}",
+        name="score",
+        examples=(
+            'score "The cat sat on the mat."',
+            'score("The cat sat on the mat.")',
+        ),
+        answer=_method("score"),
+        line=lambda _, s: (
+            f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {s.text[:70]}"
+        ),
+        head="masked_lm",
     ),
     Verb(
-        "order",
-        _order,
-        _order_line,
-        ("first", "second"),
+        name="order",
+        examples=(
+            'order "He opened the door." "Nobody was there."',
+            'order("He opened the door.", "Nobody was there.")',
+        ),
+        answer=_order,
+        line=_order_line,
+        roles=("first", "second"),
         plain=lambda found: getattr(found, "joins", found),
+        head="sentence_order",
+        purpose="judges sentence order",
     ),
-    Verb("embed", _method("embed"), _vector_line, plain=lambda vector: vector.tolist()),
     Verb(
-        "similar",
-        _similar,
-        lambda _, x: f"{x:.4f}",
-        ("first", "second"),
-        2,
-        lambda x: {"cosine": x},
+        name="embed",
+        examples=(f"embed {_TEXTS[0]}", f"embed{_TEXTS[1]}"),
+        answer=_method("embed"),
+        line=_vector_line,
+        plain=lambda vector: vector.tolist(),
     ),
-    Verb("classify", _classify, _labels_line, ("text", "second")),
     Verb(
-        "tag",
-        _method("tag"),
-        lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
+        name="similar",
+        examples=('similar "a cat" "a kitten"', 'similar("a cat", "a kitten")'),
+        answer=_similar,
+        line=lambda _, cosine: f"{cosine:.4f}",
+        roles=("first", "second"),
+        num_needed=2,
+        plain=lambda cosine: {"cosine": cosine},
     ),
-    Verb("answer", _answer, _spans_line, ("question", "context"), 2),
-    Verb("choose", _choose, _choice_line, ("question", "context", *CHOICES)),
+    Verb(
+        name="classify",
+        examples=(f"classify {_TEXTS[0]}", f"classify{_TEXTS[1]}"),
+        answer=_classify,
+        line=_labels_line,
+        roles=("text", "second"),
+    ),
+    Verb(
+        name="tag",
+        examples=(
+            'tag "The words of this text are tagged."',
+            'tag(["The words of this text are tagged."])',
+        ),
+        answer=_method("tag"),
+        line=lambda _, found: "  ".join(f"{tag.word}/{tag.tag}" for tag in found),
+    ),
+    Verb(
+        name="answer",
+        examples=(
+            'answer "Who sat?" --context "The cat sat on the mat."',
+            'answer("Who sat?", "The cat sat on the mat.")',
+        ),
+        answer=_answer,
+        line=_spans_line,
+        roles=("question", "context"),
+        num_needed=2,
+    ),
+    Verb(
+        name="choose",
+        examples=(
+            'choose "Who sat there?" "the cat" nobody',
+            'choose("Who sat there?", ["the cat", "nobody"])',
+        ),
+        answer=_choose,
+        line=_choice_line,
+        roles=("question", "context", *CHOICES),
+    ),
 )
-VERBS = {verb.name: verb for verb in _TABLE}
+for _verb in _TABLE:
+    VERBS.add(_verb.name, _verb)

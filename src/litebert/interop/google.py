@@ -20,8 +20,6 @@ import torch
 from torch import Tensor
 
 from litebert.config import (
-    ATTENTION_KINDS,
-    HEADS,
     PRESETS,
     AlbertConfig,
     HeadConfig,
@@ -37,13 +35,15 @@ from litebert.files import (
     write_json,
 )
 from litebert.folder import read_folder, write_folder
-from litebert.folder.config import build_config, doubts
+from litebert.folder.config import build_config, doubts, refusal_of
 from litebert.folder.model import build_network
 from litebert.folder.names import GOOGLE, canonicalise, groups_on_disk, tensor_names
 from litebert.folder.weights import read_weights, widen, write_weights
 from litebert.interop import GoogleExport, ModelImport
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
 from litebert.interop.huggingface import notes_on_tokenizer, report_of
+from litebert.nn import USUAL_HEADS
+from litebert.plugins import TASK_HEADS
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import read_vocabulary
 
@@ -260,7 +260,7 @@ def find_head(
     """
     possible = [
         each
-        for each, record in HEADS.items()
+        for each, record in TASK_HEADS.items()
         if record.variable and record.variable in bundle.entries
     ]
     num_outputs = (
@@ -269,14 +269,16 @@ def find_head(
     chosen = kind or (
         possible[0] if possible and (num_outputs != 1 or labels) else None
     )
-    record = HEADS[chosen] if chosen else None
+    record = TASK_HEADS[chosen] if chosen else None
     names = labels
     fits = chosen in possible if possible else chosen is None
     if record and record.has_labels:
         names = labels or numbered_labels(min(num_outputs, 100_000))
         fits = fits and len(set(names)) == len(names) == num_outputs > 0
-    elif labels or (record and record.verb == "choose" and num_outputs != 1):
+    elif labels:
         fits = False
+    elif record and record.variable == _CLASSIFIER:
+        fits = fits and num_outputs == record.num_outputs
     if not fits:
         has = (
             f"a head with {num_outputs} outputs"
@@ -307,12 +309,10 @@ def find_head(
         )
     if record is None:
         return None
-    problem = (
-        {"problem_type": "regression"}
-        if record.has_problem_type and num_outputs == 1
-        else {}
-    )
-    return HeadConfig(kind=record.kind, labels=names, **problem)
+    assert chosen is not None
+    if record.has_labels and record.reads == "pooled" and num_outputs == 1:
+        return HeadConfig(kind=chosen, labels=names, problem_type="regression")
+    return HeadConfig(kind=chosen, labels=names)
 
 
 def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
@@ -360,6 +360,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     is_extra = (
         config.projects_embeddings and config.embedding_size == config.hidden_size
     )
+    added = sorted({*getattr(network, "heads", ())} - {*USUAL_HEADS})
     obstacles = {
         "a projection of the embeddings although E = H (modeling.py L1083 has none)": (
             is_extra
@@ -367,12 +368,12 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
         f"{groups} groups of {layers} layers, which it rounds otherwise (modeling.py L1089)": (
             is_other
         ),
-        f"attention {config.attention}, not full": (
-            not ATTENTION_KINDS[config.attention].is_full
-        ),
+        f"attention {config.attention}, not full": (not config.has_full_attention),
         f"a head that is neither on [CLS] nor on tokens, {head and head.kind}": (
-            head and head.record.reads_texts
+            head and head.record.reads == "texts"
         ),
+        f"{refusal_of(head)}": refusal_of(head),
+        f"the pretraining heads {', '.join(added)}": bool(added),
     }
     if received := ", ".join(name for name, is_there in obstacles.items() if is_there):
         what = f"Google's code cannot compute the network of {model}"

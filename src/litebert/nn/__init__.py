@@ -27,11 +27,14 @@ from litebert.nn.batch import (
     sequence_of,
 )
 from litebert.nn.heads import (
-    PRETRAINING_HEADS,
+    USUAL_HEADS,
     AlbertForPretraining,
     AlbertForTask,
+    HeadContext,
     LinearHead,
+    MaskedLMHead,
     Network,
+    TaskHead,
 )
 from litebert.nn.model import (
     ACTIVATIONS,
@@ -45,15 +48,18 @@ from litebert.nn.model import (
 
 __all__ = [
     "ACTIVATIONS",
-    "PRETRAINING_HEADS",
+    "USUAL_HEADS",
     "Albert",
     "AlbertForPretraining",
     "AlbertForTask",
     "AttentionBlock",
     "Batch",
     "FeedForwardBlock",
+    "HeadContext",
     "LinearHead",
+    "MaskedLMHead",
     "Network",
+    "TaskHead",
     "Visible",
     "attention",
     "depth_plan",

@@ -2,10 +2,9 @@
 with a task head.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +14,7 @@ from torch.nn import functional as F
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn.batch import Batch, pad_rows
 from litebert.nn.model import ACTIVATIONS, Albert, initialise
+from litebert.plugins import PRETRAINING_HEADS
 
 
 class MaskedLMHead(nn.Module):
@@ -47,45 +47,21 @@ class MaskedLMHead(nn.Module):
 
 
 @dataclass(frozen=True)
-class PretrainingHead:
-    """A pretraining head: one or more layers on the last states
-    (docs/extending/pretraining-head.md).
-    """
+class HeadContext:
+    """What a head of pretraining gets besides the states that it reads."""
 
-    # the module; the network holds it under the head's name
-    make: Callable[[AlbertConfig], nn.Module]
-    # (batch, masked positions) -> the tokens whose states it reads
-    reads: Callable[[Batch, Tensor], Tensor]
-    # (module, states of those tokens, encoder) -> logits
-    logits: Callable[[Any, Tensor, Albert], Tensor]
-    # of its layers on disk: (in ALBERT, in BERT)
-    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    batch: Batch
+    masked: Int[Tensor, " masked"]  # the masked positions, indices of the flat tokens
+    albert: Albert
+
+    @property
+    def word_table(self) -> Float[Tensor, "vocab embed"]:
+        """The word vectors, which masked LM also uses as its output layer."""
+        return self.albert.embedding.word.weight
 
 
-PRETRAINING_HEADS: dict[str, PretrainingHead] = {
-    "masked_lm": PretrainingHead(
-        make=MaskedLMHead,
-        reads=lambda _, masked: masked,
-        logits=lambda head, states, albert: head(states, albert.embedding.word.weight),
-        names={
-            "": ("predictions", "cls.predictions"),
-            "dense": ("predictions.dense", "cls.predictions.transform.dense"),
-            "norm": ("predictions.LayerNorm", "cls.predictions.transform.LayerNorm"),
-        },
-    ),
-    # one layer on the pooled vector: 0 in order, 1 swapped
-    "sentence_order": PretrainingHead(
-        make=lambda config: nn.Sequential(
-            OrderedDict(classifier=nn.Linear(config.hidden_size, 2))
-        ),
-        reads=lambda batch, _: batch.first_tokens,
-        logits=lambda head, states, albert: head(albert.pool(states)),
-        names={"classifier": ("sop_classifier.classifier", "cls.seq_relationship")},
-    ),
-}
-"""The pretraining heads by name; their losses and measures are in
-`litebert.tasks.pretraining`.
-"""
+USUAL_HEADS = ("masked_lm", "sentence_order")
+"""The pretraining heads of a model that does not name others."""
 
 
 class PretrainingOutput(dict[str, Tensor]):
@@ -102,7 +78,7 @@ class PretrainingOutput(dict[str, Tensor]):
 
 class AlbertForPretraining(nn.Module):
     """The encoder with its pretraining heads, which have no dropout (run_pretraining.py
-    L294-361).
+    L294-361); `heads` are their names in the registry `PRETRAINING_HEADS`.
 
     >>> config = AlbertConfig(vocab_size=9, hidden_size=4, num_attention_heads=1)
     >>> AlbertForPretraining(config)(Batch.from_lists([[2, 4]]), torch.tensor([1])).masked_lm.shape
@@ -118,13 +94,14 @@ class AlbertForPretraining(nn.Module):
         self,
         config: AlbertConfig,
         *,
+        heads: Sequence[str] = USUAL_HEADS,
         dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.config = config
         self.albert = Albert(config, dtype=dtype, generator=generator)
-        self.heads = tuple(PRETRAINING_HEADS)
+        self.heads = tuple(heads)
         for name in self.heads:
             self.add_module(name, PRETRAINING_HEADS[name].make(config))
         for name in self.heads:
@@ -140,25 +117,54 @@ class AlbertForPretraining(nn.Module):
         """Return the logits of each head; `masked_positions` are indices into the flat
         tokens.
         """
-        read = [
-            PRETRAINING_HEADS[name].reads(batch, masked_positions)
-            for name in self.heads
-        ]
+        context = HeadContext(batch, masked_positions, self.albert)
+        tokens = self.tokens_read(context)
         # Of the last states, get only those that the heads read: (masked + sequences,
         # hidden) of (tokens, hidden).
-        hidden = self.albert(batch, torch.cat(read))
-        return self.read(*hidden.split([len(rows) for rows in read]))
+        hidden = self.albert(batch, torch.cat(tokens))
+        return self.read(context, hidden.split([len(places) for places in tokens]))
 
-    def read(self, *states: Float[Tensor, "_ hidden"]) -> PretrainingOutput:
-        """Return the logits of each head, given the states that each reads: of masked
-        tokens, and of first tokens.
-        """
+    def tokens_read(self, context: HeadContext) -> list[Int[Tensor, " _"]]:
+        """Return the tokens whose last states each head reads."""
+        return [PRETRAINING_HEADS[name].reads(context) for name in self.heads]
+
+    def read(
+        self, context: HeadContext, states: Sequence[Float[Tensor, "_ hidden"]]
+    ) -> PretrainingOutput:
+        """Return the logits of each head, given the states that each reads."""
         logits = PretrainingOutput()
         for name, rows in zip(self.heads, states, strict=True):
-            logits[name] = PRETRAINING_HEADS[name].logits(
-                self.get_submodule(name), rows, self.albert
-            )
+            head = PRETRAINING_HEADS[name]
+            logits[name] = head.logits(self.get_submodule(name), rows, context)
         return logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskHead:
+    """A head of fine-tuned networks: its layers, what they read, and its names in other
+    programs (docs/extending/head.md).
+
+    `make(config, head)` builds the module. It reads the `pooled` [CLS] of each
+    sequence, or every token; with `texts` it gets all tokens and the batch, and returns
+    one row per sequence. Its outputs are named labels, or there are `num_outputs`.
+    """
+
+    make: Callable[[AlbertConfig, HeadConfig], nn.Module]
+    reads: Literal["pooled", "tokens", "texts"] = "tokens"
+    has_labels: bool = False
+    num_outputs: int = 0
+    purpose: str  # in a card: "tags words"
+    pipeline: str  # its pipeline tag on the Hub
+    # the end of its class names in transformers: AlbertFor..., BertFor...
+    class_name: str
+    # if not, transformers reads only the encoder
+    is_in_transformers: bool = False
+    # its layers on disk; one that is not listed has its own name
+    layers: Mapping[str, str] = field(default_factory=dict)
+    # identifies this head in an official checkpoint; "": none has it
+    variable: str = ""
+    # names of the outputs of an export, one for each column of a layer read by token
+    logits: tuple[str, ...] = ("logits",)
 
 
 class LinearHead(nn.Module):
@@ -166,12 +172,13 @@ class LinearHead(nn.Module):
     (classifier_utils.py L794).
     """
 
-    def __init__(self, config: AlbertConfig, head: HeadConfig) -> None:
+    def __init__(
+        self, config: AlbertConfig, head: HeadConfig, *, has_dropout: bool = True
+    ) -> None:
         super().__init__()
+        dropout_prob = config.classifier_dropout_prob if has_dropout else 0.0
         self.dense = nn.Linear(config.hidden_size, head.num_outputs)
-        self.dropout = nn.Dropout(
-            config.classifier_dropout_prob * head.record.has_dropout
-        )
+        self.dropout = nn.Dropout(dropout_prob)
 
     def forward(
         self, rows: Float[Tensor, "rows hidden"]
@@ -205,7 +212,10 @@ class AlbertForTask(nn.Module):
         self.config = config
         self.head_config = head
         self.albert = Albert(
-            config, has_pooler=head.record.is_pooled, dtype=dtype, generator=generator
+            config,
+            has_pooler=head.record.reads == "pooled",
+            dtype=dtype,
+            generator=generator,
         )
         self.head: nn.Module = head.record.make(config, head)
         initialise(self.head, std=config.initializer_range, generator=generator)
@@ -221,13 +231,14 @@ class AlbertForTask(nn.Module):
         texts, otherwise one per token.
         """
         logits: Tensor
-        if self.head_config.record.is_pooled:
+        reads = self.head_config.record.reads
+        if reads == "pooled":
             # (sequences, hidden)
             pooled = self.albert.pool(self.albert(batch, batch.first_tokens))
             # without exits, `head` is the only one
             logits = [*self.exits, self.head][: self.albert.depth][-1](pooled)
         else:
-            texts = (batch,) if self.head_config.record.reads_texts else ()
+            texts = (batch,) if reads == "texts" else ()
             # (tokens, hidden) in float32
             logits = self.head(self.albert(batch).float(), *texts)
         return logits

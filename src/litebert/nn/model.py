@@ -15,9 +15,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litebert.config import ATTENTION_KINDS, Activation, AlbertConfig
+from litebert.config import Activation, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.nn.batch import Batch
+from litebert.plugins import ATTENTION_KINDS
 
 ACTIVATIONS: dict[Activation, nn.Module] = {
     # the official "gelu" in every version (modeling.py L299)
@@ -136,17 +137,17 @@ class AttentionBlock(nn.Module):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         size = config.hidden_size
-        kind = ATTENTION_KINDS[config.attention]
         self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
         self.output = nn.Linear(size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.attention_dropout_prob = config.attention_probs_dropout_prob
         self.heads = (config.num_attention_heads, config.head_size)
-        # None: all
-        self.visible = kind.visible and partial(
-            kind.visible, **config.attention_settings
-        )
+        self.visible: Visible | None = None  # None: every token reads all
+        if not config.has_full_attention:
+            visible = ATTENTION_KINDS[config.attention].visible
+            if visible is not None:
+                self.visible = partial(visible, **config.attention_arguments)
 
     def forward(
         self, x: Float[Tensor, "tokens hidden"], batch: Batch

@@ -8,14 +8,12 @@ batch from its number, also for large corpora and mixes, and prefetches.
 from litebert.objectives.sampling import Loader, Samples, Sampling, prefetch
 from litebert.objectives.sequences import (
     NO_LABEL,
-    SENTENCE_OBJECTIVES,
     PretrainingBatch,
     SentenceObjective,
 )
 
 __all__ = [
     "NO_LABEL",
-    "SENTENCE_OBJECTIVES",
     "Loader",
     "PretrainingBatch",
     "Samples",

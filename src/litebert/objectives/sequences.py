@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus.shards import Shard, Tokens
-from litebert.errors import no_such_name
+from litebert.plugins import SENTENCE_OBJECTIVES
 from litebert.rng import IntLike, Ints
 from litebert.tokenizer import Tokenizer
 
@@ -215,24 +215,16 @@ class NoSentences(SentenceObjective):
         return end, np.full_like(end, IN_ORDER)
 
 
-SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
-    "order": SentenceOrder(),
-    "order-official": OfficialOrder(),
-    "next": NextSentence(),
-    "none": NoSentences(),
-}
-"""The values of `objective.sentence`. Other packages add their own here before
-training.
-"""
+SENTENCE_OBJECTIVES.add("order", SentenceOrder())
+SENTENCE_OBJECTIVES.add("order-official", OfficialOrder())
+SENTENCE_OBJECTIVES.add("next", NextSentence())
+SENTENCE_OBJECTIVES.add("none", NoSentences())
 
 
 def sentence_objective(name: str) -> SentenceObjective:
-    """Return the sentence objective of this name; raise LB-431 if there is none."""
-    if name not in SENTENCE_OBJECTIVES:
-        what = "there is no sentence objective of this name"
-        advice = "litebert config list pretrain"
-        raise no_such_name("LB-431", what, name, SENTENCE_OBJECTIVES, next=advice)
-    return SENTENCE_OBJECTIVES[name]
+    """Return the sentence objective of this name."""
+    objective: SentenceObjective = SENTENCE_OBJECTIVES[name]
+    return objective
 
 
 # ---- how often each piece occurs -----------------------------------------------------

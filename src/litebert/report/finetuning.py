@@ -6,8 +6,9 @@ For several seeds it has medians and their spread; answers are on the page of ea
 import shlex
 from collections.abc import Mapping, Sequence
 
-from litebert.config import HEADS, kind_of_class
+from litebert.folder import read_head
 from litebert.metrics import Spread
+from litebert.plugins import DATASETS, VERBS
 from litebert.report.answers import Answers, answer_sections
 from litebert.report.figures import Figure, Rule, chart_of, rate_charts
 from litebert.report.page import Section
@@ -87,16 +88,13 @@ def _examples(run: Run, answers: Answers) -> tuple[list[str], str]:
         f"litebert evaluate {shlex.quote(str(run.folder))}",
         f"litebert evaluate {shlex.quote(str(run.folder / 'best'))}",
     ]
-    classes = run.config.get("architectures")
-    if not isinstance(classes, list) or not classes:
+    head = read_head(run.folder / "model") if run.has_model else None
+    if head is None:
         return commands, "verbs"
-    kind = kind_of_class(str(classes[0]))
-    if not kind:
-        return commands, "verbs"
-    words, python = HEADS[kind].examples
+    words, python = VERBS[head.verb].examples
     texts = [row.text for rows in answers.values() for row in rows]
     compares_pairs = bool(texts) and all(PAIR in text for text in texts)
-    if HEADS[kind].verb == "classify" and compares_pairs:
+    if head.verb == "classify" and compares_pairs:
         words = 'classify "A text." --pair "Its pair."'
         python = 'classify(["A text."], ["Its pair."])'
     commands.append(f"litebert {words} --model {model}")
@@ -239,7 +237,8 @@ def _published(run: Run, results: Sequence[Result]) -> Section:
     for score in published_on_dev(task):
         row: list[Cell] = [score.model, score.measure, f"{score.percent:.1f}"]
         row += [_own_percent(task, score.measure, spreads) for spreads in ends.values()]
-        rows.append([*row, f"{score.table}, row {score.row}"])
+        split = "" if score.split == "dev" else f", on {score.split}"
+        rows.append([*row, f"{score.table}, row {score.row}{split}"])
     if not rows:
         return Section(title)
     names = {"last": "last step", "best": "best evaluation"}
@@ -249,6 +248,8 @@ def _published(run: Run, results: Sequence[Result]) -> Section:
         "Percent, on dev; tables of arXiv 1909.11942 v6, README of"
         " google-research/albert"
     )
+    if DATASETS.plugin_of(task):
+        caption = "Percent, on dev unless the source says otherwise"
     table = Table(headings, rows, caption)
     return Section(title, [comparability(run)], tables=[table])
 

@@ -13,13 +13,13 @@ from litebert.report.tables import Table, format_cell, format_share
 from litebert.runs import Run
 
 if TYPE_CHECKING:
-    from litebert.tasks.pretraining import Measure
+    from litebert.tasks.heads import Measure
 
 
 def pretraining_parts(run: Run) -> Parts:
     """Return the parts of the page of a pretraining run."""
     # imports torch, which only a page needs
-    from litebert.tasks.pretraining import pretraining_measures
+    from litebert.tasks.heads import pretraining_measures
 
     measures = [measure for measure in pretraining_measures() if measure.title]
     figures = list[Figure]()

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from litebert.config import PRESETS
+from litebert.plugins import DATASETS
 from litebert.report.results import medians, results_of, start_of
 from litebert.report.tables import Cell, Table
 from litebert.runs import Run
 
 if TYPE_CHECKING:
-    from litebert.tasks.named import PublishedScore
+    from litebert.tasks.kinds.family import PublishedScore
 
 NEAREST = ("base-v2", "base-v1", "xxlarge-v1")
 """The models to cite, in this order, if the run's own has no published figure: the
@@ -19,10 +20,16 @@ smallest first.
 
 
 def published_on_dev(task: str) -> "list[PublishedScore]":
+    """Return the published scores of a task on its dev set; those of a plug-in's task
+    may be on another split, if there are none on dev.
+    """
     from litebert.tasks.named import published_scores  # imports torch
 
-    scores = published_scores()
-    return [score for score in scores if (score.task, score.split) == (task, "dev")]
+    scores = [score for score in published_scores() if score.task == task]
+    on_dev = [score for score in scores if score.split == "dev"]
+    if DATASETS.plugin_of(task):
+        return on_dev or scores
+    return on_dev
 
 
 def preset_of(run: Run) -> str | None:

@@ -36,6 +36,7 @@ def write_report(folder: Path) -> Path:
     loads nothing else.
     """
     run = Run.open(folder)
+    run.require_plugins()
     is_pretraining = run.kind == "pretraining"
     parts = pretraining_parts(run) if is_pretraining else finetuning_parts(run)
     sections = [*parts.sections, _next_step(run, parts), _settings(run), _origins(run)]

@@ -47,7 +47,8 @@ from typing_extensions import TypedDict
 from litebert import answers
 from litebert.inference.explain import INSIDE, Attention, Steps
 from litebert.inference.model import Model, Top
-from litebert.inference.verbs import CHOICES, VERBS
+from litebert.inference.verbs import CHOICES
+from litebert.plugins import VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
 from litebert.serve.batching import Job, ServedModel, count_tokens

@@ -24,8 +24,9 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.hub import hash_model
 from litebert.inference.explain import INSIDE
 from litebert.inference.model import Model
-from litebert.inference.verbs import VERBS, Row
+from litebert.inference.verbs import Row
 from litebert.nn import depth_plan
+from litebert.plugins import VERBS
 from litebert.serve import Options
 from litebert.serve.guard import MAX_SCORED_TOKENS, HttpError, Metrics
 

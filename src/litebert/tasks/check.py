@@ -15,7 +15,6 @@ from litebert.errors import LitebertError, RequestError, format_count
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
 from litebert.tasks.own.table import (
-    LEARNT,
     MISSING,
     TableFile,
     chosen_columns,
@@ -25,7 +24,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, UnknownPieces
 
 if TYPE_CHECKING:  # it imports torch, which `litebert data check --help` does not need
-    from litebert.tasks.own.dataset import RowReading
+    from litebert.tasks.own.rows import RowReading
 
 PLACES = 5  # listed for each kind, at most
 # a label with fewer rows is rare; one with a larger share of the rows is in most rows
@@ -170,7 +169,9 @@ def check_files(
     for path in others:
         try:
             table = reading.open(path, is_labelled=False)
-            labels = [name for role in LEARNT for name in reading.columns.all(role)]
+            labels = [
+                name for role in reading.learned for name in reading.columns.all(role)
+            ]
             is_labelled = any(
                 row.get(name) not in (None, "")
                 for row in table.sample()
@@ -240,7 +241,7 @@ class _Check:
         self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool
     ) -> None:
         """Check the examples of a file."""
-        from litebert.tasks.own.dataset import labels_in
+        from litebert.tasks.own.rows import labels_in
 
         name = table.source.name
         place = table.source.place
@@ -341,7 +342,7 @@ class _Check:
                 longest,
                 *counts,
             )
-            if num_too_long and family.head.record.is_pooled:
+            if num_too_long and family.head.record.reads == "pooled":
                 example = f"{num_too_long / num_rows:.2%} of rows lose their end"
                 say("too long", place(first_too_long), example, times=num_too_long)
             if unknown.num_unknown > MOST_UNKNOWN * unknown.num_pieces:

@@ -23,10 +23,10 @@ from litebert.errors import LitebertError
 from litebert.fast import is_int8, sum_dtype
 from litebert.folder import SentenceVectors, read_folder
 from litebert.nn import (
-    PRETRAINING_HEADS,
     Albert,
     AlbertForPretraining,
     Batch,
+    HeadContext,
     device_of,
     move,
     pool_rows,
@@ -34,15 +34,9 @@ from litebert.nn import (
 from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, Samples, prefetch
 from litebert.rng import Ints
-from litebert.tasks.pretraining import (
-    Loss,
-    MicroBatch,
-    Pretraining,
-    PretrainingWork,
-    Task,
-    micro_batches,
-    stack_sums,
-)
+from litebert.tasks.heads import PretrainingWork
+from litebert.tasks.pretraining import Pretraining, micro_batches
+from litebert.tasks.task import Loss, MicroBatch, Task, stack_sums
 from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
@@ -415,11 +409,12 @@ class Distillation(Task[Lesson]):
         total = work.share * (self.distil.hidden * hidden)
         sums = stack_sums(hidden * share, hidden.new_full((), share / work.world.size))
         if work.pairs is not None:
-            masked = work.pairs.masked_positions
-            heads = (PRETRAINING_HEADS[name] for name in self.network.heads)
-            logits = self.network.read(
-                *(states[-1][head.reads(work.batch, masked)] for head in heads)
+            context = HeadContext(
+                work.batch, work.pairs.masked_positions, self.network.albert
             )
+            tokens = self.network.tokens_read(context)
+            last = [states[-1][places] for places in tokens]
+            logits = self.network.read(context, last)
             learnt = self.pretraining.loss(work.pairs, logits)
             total = total + self.distil.pretraining * learnt.total
             return Loss(total, torch.cat([learnt.sums, sums, sums.new_zeros(2)]))

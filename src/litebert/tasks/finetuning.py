@@ -33,7 +33,7 @@ from litebert.tasks.kinds.family import (
     collate,
     targets_of,
 )
-from litebert.tasks.pretraining import Loss, MicroBatch, Task, stack_sums
+from litebert.tasks.task import Loss, MicroBatch, Task, stack_sums
 from litebert.tokenizer import Tokenizer
 
 

@@ -27,10 +27,12 @@ from litebert.folder import (
     read_shape,
     start_from,
 )
+from litebert.folder.config import plugins_of, refusal_of
 from litebert.hub import locate
 from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule, use_average
+from litebert.plugins import DATASETS, plugins_used
 from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
 from litebert.tasks.finetuning import (
@@ -97,8 +99,17 @@ def finetune(
         key = prepared.key_measure
         family = prepared.dataset.family
         held_out = prepared.held_out
+        plugins = {
+            *plugins_used([(DATASETS, prepared.dataset.name)]),
+            *plugins_of(prepared.network_config, family.head),
+        }
         if begin(
-            folder, prepared.resolved, data=prepared.data, group=group, world=world
+            folder,
+            prepared.resolved,
+            data=prepared.data,
+            plugins=sorted(plugins),
+            group=group,
+            world=world,
         ):
             return 0
         with threads(settings.threads):
@@ -186,10 +197,14 @@ def finetune(
 
 def say_what_opens(log: RunLog, head: HeadConfig) -> None:
     """Say at the end of a run if transformers cannot open the head."""
+    reason = refusal_of(head)
+    if reason:
+        log.say(f"note: other programs do not open this model: {reason}")
+        return
     if head.record.is_in_transformers:
         return
     line = "transformers opens only the encoder of this model: it has no such head"
-    if head.record.reads_texts:
+    if head.record.reads == "texts":
         line += ". model.pooling=cls trains a head that transformers opens"
     log.say(f"note: {line}")
 
@@ -422,7 +437,7 @@ def _gives_means(start: ModelFolder) -> bool:
     it makes vectors.
     """
     if start.head is not None:
-        return start.head.record.reads_texts
+        return bool(start.head.record.reads == "texts")
     return start.vectors is not None and start.vectors.pooling == "mean"
 
 

@@ -35,7 +35,9 @@ from litebert.optim import (
     use_average,
 )
 from litebert.runs import METRICS_FILE, Run
-from litebert.tasks.pretraining import Pretraining, PretrainingWork, Task, Work
+from litebert.tasks.heads import PretrainingWork
+from litebert.tasks.pretraining import Pretraining
+from litebert.tasks.task import Task, Work
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.pace import Pace
 from litebert.train.run import RunLog, memory_bytes, threads, write_model
@@ -410,9 +412,11 @@ def estimate(
     train = config.train
     length = _mean_length(config)
     tokens = tokens_of_step(config, mean_length)
-    network = AlbertForPretraining(config.model, dtype=DTYPES[train.precision]).to(
-        device
-    )
+    network = AlbertForPretraining(
+        config.model,
+        heads=config.objective.chosen_heads,
+        dtype=DTYPES[train.precision],
+    ).to(device)
     if train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
     return measure_needs(

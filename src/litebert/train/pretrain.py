@@ -26,7 +26,7 @@ from litebert.folder import (
     start_from,
 )
 from litebert.hub import locate
-from litebert.nn import AlbertForPretraining
+from litebert.nn import USUAL_HEADS, AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
 from litebert.optim import (
     MomentOptimizer,
@@ -44,7 +44,9 @@ from litebert.settings import (
     is_typed,
 )
 from litebert.tasks.distillation import Distillation, Teacher, begin_as_teacher
-from litebert.tasks.pretraining import Pretraining, Task, attend_locally
+from litebert.tasks.local_start import attend_locally
+from litebert.tasks.pretraining import Pretraining
+from litebert.tasks.task import Task
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.loop import Estimate, estimate, faster_precision, fit_steps, train
@@ -135,18 +137,20 @@ def pretrain(
                 else network.state_dict()
             )
             if not sources.teaches_order(config):
+                parts = ["sentence_order."]
+                if {*network.heads} <= {*USUAL_HEADS}:
+                    parts.append("albert.pooler.")  # only sentence order reads it
                 network.untrained = frozenset(
-                    n
-                    for n in fresh
-                    if n.startswith(("sentence_order.", "albert.pooler."))
+                    name for name in fresh if name.startswith(tuple(parts))
                 )
                 why = (
                     "no document has two sentences (see --language, --sentences), or"
-                    " objective.sentence=none"
+                    " objective.sentence=none, or objective.heads.sentence_order=0"
                 )
                 log.say(
                     f"sentence order is not learnt: {why}",
-                    is_warning=config.objective.sentence != "none",
+                    is_warning=config.objective.sentence != "none"
+                    and "sentence_order" in network.heads,
                 )
             task = task_of(network, config, sources, teacher, world)
             key = "masked_lm_accuracy" if settings.keep_best else None
@@ -197,6 +201,7 @@ def task_of(
         early=config.early,
         mask_id=sources.tokenizer.mask_id,
         world=world,
+        weights=config.objective.heads,
     )
     if teacher is None:
         return task
@@ -410,7 +415,10 @@ def new_network(
         rng.torch_seed(config.train.seed, "init", 0)
     )
     network = AlbertForPretraining(
-        config.model, dtype=DTYPES[config.train.precision], generator=generator
+        config.model,
+        heads=config.objective.chosen_heads,
+        dtype=DTYPES[config.train.precision],
+        generator=generator,
     )
     if config.start.model:
         return network  # `take_start` fills it

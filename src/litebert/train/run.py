@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,9 +33,10 @@ from litebert.errors import (
 from litebert.files import Json
 from litebert.folder import ModelFolder, write_folder
 from litebert.hub.card import write_card
-from litebert.settings import Resolved, difference, flatten
+from litebert.plugins import file_of_plugin
+from litebert.settings import Resolved, difference, flatten, plugins_of
 from litebert.system import HANGUP, STOP_SIGNALS, peak_memory_bytes
-from litebert.tasks.pretraining import pretraining_measures
+from litebert.tasks.heads import pretraining_measures
 
 # settings that affect neither the data nor the numbers: a run may resume with other
 # values
@@ -146,6 +147,7 @@ def begin(
     resolved: Resolved[PretrainConfig] | Resolved[FinetuneConfig],
     *,
     data: Mapping[str, JsonValue],
+    plugins: Sequence[str] = (),
     group: Path | None = None,
     world: World = ALONE,
 ) -> bool:
@@ -153,7 +155,8 @@ def begin(
     data; in the first process.
 
     A new seed of a `group`, the folder of several seeds, must have those of the others,
-    too, except for its seed. Return whether the run is finished, that is, has a model:
+    too, except for its seed. `plugins` are those that the run needs besides those that
+    its settings name. Return whether the run is finished, that is, has a model:
     this is written last.
     """
     settings = flatten(resolved.config)
@@ -214,8 +217,12 @@ def begin(
                 "data": dict(data),
                 "environment": environment,
             }
+            needed = {*plugins, *plugins_of(resolved.config)}
             file = runs.RunFile(
-                litebert=litebert.__version__, settings=settings, **given
+                litebert=litebert.__version__,
+                settings=settings,
+                plugins={name: file_of_plugin(name) for name in sorted(needed)},
+                **given,
             )
             files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
             return False

@@ -16,7 +16,6 @@ from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
 from litebert.objectives import (
-    SENTENCE_OBJECTIVES,
     Loader,
     PretrainingBatch,
     Samples,
@@ -31,6 +30,7 @@ from litebert.objectives.sampling import (
     shares,
 )
 from litebert.objectives.sequences import sentence_objective
+from litebert.plugins import SENTENCE_OBJECTIVES
 from litebert.tokenizer import Tokenizer
 
 # share of a student's plain texts that are shorter than `distil.text_length`
@@ -96,7 +96,9 @@ class Sources:
         has_pairs = any(
             each.documents > each.single_sentence_documents for each in counts
         )
-        return has_pairs and sentence_objective(config.objective.sentence).has_labels
+        has_head = "sentence_order" in config.objective.chosen_heads
+        sentence = sentence_objective(config.objective.sentence)
+        return has_head and has_pairs and sentence.has_labels
 
     def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
         """Return the held-out batches, the same for every run with the same seed."""
@@ -228,8 +230,8 @@ def batches_of(
     `sentence` is its sentence objective: a worker process lacks one that was registered
     in the training process.
     """
-    if sentence:
-        SENTENCE_OBJECTIVES.setdefault(config.objective.sentence, sentence)
+    if sentence and config.objective.sentence not in SENTENCE_OBJECTIVES:
+        SENTENCE_OBJECTIVES.add(config.objective.sentence, sentence)
     if not config.data.mix:
         return loader_for(corpus, config=config)
     parts = shares_of(config, corpus)

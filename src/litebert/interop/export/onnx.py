@@ -22,6 +22,7 @@ import torch
 from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.files import Json, read_capped, require_new, staged_folder, write_bytes
 from litebert.folder import SentenceVectors, read_head
+from litebert.folder.model import head_of
 from litebert.folder.vectors import read_sentence_vectors
 from litebert.interop import ExportReport
 from litebert.interop.export import program
@@ -67,6 +68,7 @@ def _convert(
     source: program.SourceModel, output: Path, *, int8: bool, bits: int = 8
 ) -> tuple[bytes, ExportReport]:
     graph = to_graph(source.padded)
+    _describe_answers(graph, source)
     notes = tuple[str, ...]()
     data = graph.SerializeToString()
     parity = program.require_near(runner(data), source, output)
@@ -95,6 +97,21 @@ def _convert(
     return data, ExportReport(
         output, source.padded.output_names, len(data), parity, notes
     )
+
+
+def _describe_answers(graph: onnx.ModelProto, source: program.SourceModel) -> None:
+    """Write into the file how its logits become answers: the names of the labels, and
+    what to apply to them.
+    """
+    head = head_of(source.network)
+    if head is None or head.task_kind is None or not source.has_head:
+        return
+    described = {
+        "litebert.head": head.kind,
+        "litebert.labels": json.dumps(list(head.labels), ensure_ascii=False),
+        "litebert.activation": head.task_kind.activation,
+    }
+    onnx.helper.set_model_props(graph, described)
 
 
 def runner(model: bytes) -> program.RunBatch:
@@ -238,6 +255,7 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
         ir_version=model.ir_version,
         producer_name=model.producer_name,
     )
+    result.metadata_props.extend(model.metadata_props)
     onnx.checker.check_model(result, full_check=True)
     return result
 
@@ -255,8 +273,8 @@ INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7Q
 """SHA-512 of the package, as the npm registry publishes it."""
 _PACKAGE_LIMIT = 64 << 20
 _SECONDS = 60
-# the page's verb for an output of the network
-_VERBS = {"prediction_logits": "fill", "logits": "classify"}
+# the verbs of the page, by the output of the network that it reads
+PAGE_VERBS = {"prediction_logits": "fill", "logits": "classify"}
 # bits of the word table, over half of a small network: fewer bits compress better
 _TABLE_BITS = 7
 _NOTICE = f"""\
@@ -281,10 +299,11 @@ def export_web(
     table = vocabulary_table(folder, Tokenizer.load(folder))
     script, binary = read_runtime(runtime)
     head = read_head(folder)
-    has_head = head is None or head.record.verb in _VERBS.values()
+    has_head = head is None or head.verb in PAGE_VERBS.values()
     source = program.open_source(folder, has_head=has_head, has_states=True)
     model, report = _convert(source, output, int8=True, bits=_TABLE_BITS)
-    verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
+    verbs = [PAGE_VERBS[name] for name in report.outputs if name in PAGE_VERBS]
+    verbs.append("search")
     place = folder.resolve()
     vectors = read_sentence_vectors(folder) or SentenceVectors()
     _require_simple(vectors, folder)
@@ -298,18 +317,16 @@ def export_web(
     settings: dict[str, Json] = {
         # of the run or the package
         "name": place.parent.name if place.name == "model" else place.name,
-        "verbs": list(verbs),
+        "verbs": [*verbs],
         "pooling": vectors.pooling,
         "max_length": vectors.max_length,
         "prompt": vectors.prompt(),
         "positions": source.network.config.max_position_embeddings,
-        **(
-            {"labels": list(head.labels), "problem": head.problem_type}
-            if head is not None and has_head
-            else {}
-        ),
         "sizes": {name: len(data) for name, data in files.items()},
     }
+    if head is not None and has_head:
+        settings["labels"] = list(head.labels)
+        settings["activation"] = head.task_kind.activation
     files |= {
         "onnxruntime.js": script,
         "settings.json": json.dumps(settings, indent=1).encode(),
@@ -322,7 +339,7 @@ def export_web(
             write_bytes(staged / name, data)
     notes = (*report.notes, f"try it: python -m http.server --directory {output}")
     return ExportReport(
-        output, verbs, sum(map(len, files.values())), report.parity, notes
+        output, tuple(verbs), sum(map(len, files.values())), report.parity, notes
     )
 
 

@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from litebert.config import ATTENTION_KINDS
 from litebert.errors import LitebertError
 from litebert.files import require_new, write_bytes
 from litebert.folder import read_folder
+from litebert.folder.config import refusal_of
 from litebert.hub import model_files
 from litebert.interop import ExportReport, Parity
 from litebert.nn import (
+    USUAL_HEADS,
     Albert,
     AlbertForPretraining,
     AlbertForTask,
@@ -201,11 +202,13 @@ def pad_network(
     has_choices = False
     if has_head and isinstance(network, AlbertForTask):
         readers = [_task_head(network)]
-        has_choices = network.head_config.record.verb == "choose"
+        kind = network.head_config.task_kind
+        has_choices = kind is not None and kind.has_several_sequences
     elif has_head and isinstance(network, AlbertForPretraining):
         if is_whole(network.masked_lm):
             readers.append(_masked_lm(network))
-        if pooler is not None and is_whole(network.sentence_order) and not has_states:
+        order = network.sentence_order if "sentence_order" in network.heads else None
+        if pooler is not None and is_whole(order) and not has_states:
             readers.append(_pooled("sop_logits", pooler, network.sentence_order))
     states = Reader(("last_hidden_state",), lambda hidden, _mask, _segments: (hidden,))
     if not readers:
@@ -279,7 +282,7 @@ def _task_head(network: AlbertForTask) -> Reader:
         return _conditional_spans(head)
     # a head from outside, with other layers
     if not isinstance(head, LinearHead | VectorHead):
-        what = f"a {record.kind} head cannot be exported"
+        what = f"a {network.head_config.kind} head cannot be exported"
         raise LitebertError(
             "LB-470", what, next="use the model with litebert, or export its encoder"
         )
@@ -354,6 +357,7 @@ class SourceModel(NamedTuple):
     network: Network
     padded: PaddedNetwork
     tokenizer: Tokenizer
+    has_head: bool  # whether the outputs are those of its head
 
 
 def open_source(
@@ -364,14 +368,32 @@ def open_source(
     """
     loaded = read_folder(folder)
     attention = loaded.network.config.attention
-    if not ATTENTION_KINDS[attention].is_full:
+    if not loaded.network.config.has_full_attention:
         raise LitebertError(
             "LB-470",
             f"attention {attention} cannot be exported",
             next="use the model with litebert",
         )
+    head = loaded.head
+    refusal = refusal_of(head)
+    added = sorted({*getattr(loaded.network, "heads", ())} - {*USUAL_HEADS})
+    if has_head and added:
+        raise LitebertError(
+            "LB-477",
+            f"the pretraining heads of {folder} cannot be exported",
+            received=", ".join(added),
+            expected=f"only {' and '.join(USUAL_HEADS)}",
+            next="export its encoder, or use the model with litebert",
+        )
+    if has_head and head is not None and refusal:
+        raise LitebertError(
+            "LB-476",
+            f"the answers of {folder} cannot be exported: {refusal}",
+            received=str(head),
+            next="use the model with litebert, or export its encoder",
+        )
     rectangle = pad_network(loaded.network, has_head=has_head, has_states=has_states)
-    return SourceModel(loaded.network, rectangle, loaded.require_tokenizer())
+    return SourceModel(loaded.network, rectangle, loaded.require_tokenizer(), has_head)
 
 
 def _is_of_model_alone(name: str) -> bool:

@@ -1,1 +1,11 @@
-"""Kinds of tasks, one module each: examples, encoding, loss, answers, measures."""
+"""Kinds of tasks, one module each: examples, rows of users' own files, encoding, loss,
+answers, measures.
+
+Their order is that in which the columns of a user's own file are tried.
+"""
+
+# each adds its heads and kinds to the registries
+from litebert.tasks.kinds import tagging as _tagging  # noqa: I001, F401
+from litebert.tasks.kinds import spans as _spans  # noqa: F401
+from litebert.tasks.kinds import choice as _choice  # noqa: F401
+from litebert.tasks.kinds import text as _text  # noqa: F401

@@ -2,15 +2,18 @@
 outputs, outputs become answers.
 
 A kind of task is a subclass of `Family` or, if the network returns one row of logits
-per example, of `Scoring`. Framing texts, listing answers and the vote of an ensemble
-are shared here; a new kind implements only what differs.
+per example, of `Scoring`; the registry `TASK_KINDS` has them by the name that users
+give (`--problem`). Everything that is known of a kind is in its class: its heads, how
+users' own rows become examples, its loss, answers, measures and baseline, and how other
+programs turn its logits into answers. Framing texts, listing answers and the vote of an
+ensemble are shared here; a new kind implements only what differs.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +28,7 @@ from litebert.tokenizer import Tokenizer
 Example = TypeVar("Example")
 Answer = TypeVar("Answer")
 Output: TypeAlias = NDArray[np.floating]
+Activation: TypeAlias = Literal["softmax", "sigmoid", "none"]
 NEVER = -1e30
 """The logit of what must not be chosen (official squad_utils.py L1246)."""
 
@@ -55,10 +59,26 @@ class Feature:
 @dataclass(frozen=True)
 class Family(ABC, Generic[Example, Answer]):
     """A kind of task, independent of where its examples come from; its fields are the
-    settings of the kind.
+    settings of the kind, which `task.*` and `task.settings` set by name.
     """
 
     head: HeadConfig
+    heads: ClassVar[tuple[str, ...]] = ()
+    """The heads that it can be trained with, by name; the first is the usual one."""
+    problem_type: ClassVar[str] = ""
+    """Its name in config.json, if kinds of task share a head; "" if none do."""
+    verb: ClassVar[str] = "embed"
+    """The verb that answers with a model that was trained for it."""
+    reading: ClassVar[Any] = None
+    """The `RowReading` of users' own files; None if it reads no such files."""
+    activation: ClassVar[Activation] = "softmax"
+    """What other programs apply to the logits: ONNX files and web pages name it."""
+    refusal: ClassVar[str] = "only litebert can turn its logits into answers"
+    """Why exports are refused; "" if other programs can turn the logits into answers,
+    by the `activation` and the `logits` of the head.
+    """
+    has_several_sequences: ClassVar[bool] = False
+    """Whether the logits of several sequences, such as choices, make one answer."""
     baseline: ClassVar[str] = "the commonest label"
     """What `constant` always answers, in words."""
     key_measure: ClassVar[str] = "accuracy"
@@ -112,13 +132,14 @@ class Family(ABC, Generic[Example, Answer]):
         outputs: Sequence[Output],
     ) -> list[Answer]:
         """Return one answer per example."""
-        own = [(list[Feature](), list[Output]()) for _ in examples]
+        parts = [(list[Feature](), list[Output]()) for _ in examples]
         for feature, output in zip(features, outputs, strict=True):
-            own[feature.example][0].append(feature)
-            own[feature.example][1].append(output)
+            features_of, outputs_of = parts[feature.example]
+            features_of.append(feature)
+            outputs_of.append(output)
         return [
-            self.answer(example, *parts)
-            for example, parts in zip(examples, own, strict=True)
+            self.answer(example, *part)
+            for example, part in zip(examples, parts, strict=True)
         ]
 
     @abstractmethod
@@ -174,18 +195,16 @@ class Family(ABC, Generic[Example, Answer]):
         """
         rows = []
         for example, answer in zip(examples, answers, strict=True):
-            expected, (words, confidence, score) = (
-                self.expected(example),
-                self.in_words(example, answer),
-            )
+            expected = self.expected(example)
+            words, confidence, score = self.in_words(example, answer)
             if not "".join(self.texts(example)).strip():
                 words = ""
                 confidence = None
-            score = None if expected is None else score
+            if expected is None:
+                score = None
             key = str(getattr(example, "id", ""))
-            rows.append(
-                AnswerRow(key, self.shown(example), expected, words, confidence, score)
-            )
+            shown = self.shown(example)
+            rows.append(AnswerRow(key, shown, expected, words, confidence, score))
         return rows
 
     def numbers(self, row: AnswerRow, _: Answer, /) -> Mapping[str, float | None]:
@@ -234,16 +253,11 @@ class Scoring(Family[Example, Answer]):
                 seconds[number] or None,
                 max_length=max_length,
             )
-            target = self.target(example) if training else None
-            features.append(
-                Feature(
-                    (ids,),
-                    (segments,),
-                    target,
-                    number,
-                    self.weight(example) if training else 1.0,
-                )
-            )
+            feature = Feature((ids,), (segments,), None, number)
+            if training:
+                target = self.target(example)
+                feature = replace(feature, target=target, weight=self.weight(example))
+            features.append(feature)
         return features
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
@@ -262,9 +276,9 @@ class Scoring(Family[Example, Answer]):
         """Return each row's T^2 KL(teacher || student), both softened by T (Hinton et
         al. 2015, arXiv 1503.02531).
         """
-        ours = (logits / temperature).log_softmax(-1)
-        theirs = (wanted / temperature).log_softmax(-1)
-        return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
+        student = (logits / temperature).log_softmax(-1)
+        teacher = (wanted / temperature).log_softmax(-1)
+        return temperature**2 * (teacher.exp() * (teacher - student)).sum(-1)
 
     def values(self, logits: Tensor) -> Tensor:
         """Convert rows of logits to what `answer` takes: probabilities, scores, or the
@@ -279,6 +293,23 @@ class Scoring(Family[Example, Answer]):
 
 
 @dataclass(frozen=True)
+class PublishedScore:
+    """A score that others report, in percent, and its source.
+
+    `model` is the preset of this row, or a description if there is none; `row` is the
+    row's own name in the table.
+    """
+
+    task: str
+    measure: str
+    percent: float
+    model: str
+    table: str
+    row: str
+    split: str = "dev"
+
+
+@dataclass(frozen=True)
 class Dataset(Generic[Example, Answer]):
     """A data set: the family that it belongs to, how its files are read, what is
     reported.
@@ -286,8 +317,10 @@ class Dataset(Generic[Example, Answer]):
     `read` takes the data folder and a split: "train", one to evaluate on (MNLI has two)
     or one to answer without labels. `submission` turns answers into the files that a
     leaderboard or the official script expects, by file name; `notes` list what was
-    guessed. For a user's own files, `train` is the training file, and `settled`, which
-    run.json records, is what is needed to read new files without it.
+    guessed. `recipe` is a TOML file with the settings that suit it, if it has no
+    packaged recipe; `published` are scores of others. For a user's own files, `train`
+    is the training file, and `settled`, which run.json records, is what is needed to
+    read new files without it.
     """
 
     name: str
@@ -298,6 +331,8 @@ class Dataset(Generic[Example, Answer]):
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     notes: tuple[str, ...] = ()
+    recipe: Path | None = None
+    published: tuple["PublishedScore", ...] = ()
     train: Path | None = None
     settled: dict[str, Any] = field(default_factory=dict)
 

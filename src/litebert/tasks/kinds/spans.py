@@ -5,11 +5,14 @@ In order: the windows of a context, the head of 2.0, what an answer is, the two 
 task, the official threshold.
 """
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import ClassVar, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from itertools import zip_longest
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -26,9 +29,20 @@ from litebert.metrics import (
     squad2_measures,
     threshold_measures,
 )
-from litebert.nn import AlbertForTask, Batch
+from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
+from litebert.plugins import TASK_HEADS, TASK_KINDS
+from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import NEVER, Family, Feature, Output
+from litebert.tasks.own.rows import RowReading, TrainingRows
+from litebert.tasks.own.table import (
+    ColumnGuess,
+    Columns,
+    Role,
+    list_of,
+    number_of,
+    text_of,
+)
 from litebert.tokenizer import Tokenizer
 
 Candidates: TypeAlias = NDArray[np.float32]
@@ -371,7 +385,9 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     with the `num_ends` likeliest ends.
     """
 
-    head: HeadConfig = HeadConfig(kind="question-answering")  # noqa: RUF009
+    head: HeadConfig = field(
+        default_factory=lambda: HeadConfig(kind="question-answering")
+    )
     max_query_length: int = 64
     doc_stride: int = 128
     max_answer_length: int = 30
@@ -379,6 +395,9 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     num_starts: int = 20
     num_ends: int = 20
     null_threshold: float | None = None
+    heads: ClassVar[tuple[str, ...]] = ("question-answering",)
+    verb: ClassVar[str] = "answer"
+    refusal: ClassVar[str] = ""
     baseline: ClassVar[str] = "no answer"
     nothing: ClassVar[ProposedSpan] = EMPTY
     key_measure: ClassVar[str] = "f1"
@@ -639,9 +658,13 @@ class ConditionalSpanAnswering(SpanAnswering):
     right answers are not known, even odds decide.
     """
 
-    head: HeadConfig = HeadConfig(kind="conditional-question-answering")  # noqa: RUF009
+    head: HeadConfig = field(
+        default_factory=lambda: HeadConfig(kind="conditional-question-answering")
+    )
     num_starts: int = 5
     num_ends: int = 5
+    heads: ClassVar[tuple[str, ...]] = ("conditional-question-answering",)
+    reading: ClassVar[Any] = None
     nothing: ClassVar[ProposedSpan] = NO_SPAN
     of_no_window: ClassVar[float | None] = 1e6  # squad_utils.py L1262
 
@@ -708,12 +731,6 @@ class ConditionalSpanAnswering(SpanAnswering):
         return shares | {"threshold": threshold}
 
 
-SPAN_FAMILIES = {
-    each.head.kind: each for each in (SpanAnswering(), ConditionalSpanAnswering())
-}
-"""The families of the heads that answer with spans."""
-
-
 def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
     """Return the indices of the highest scores along the last axis, best first; ties
     keep their order.
@@ -766,3 +783,146 @@ def answers_by_id(
         found,
         {key: a.null_score for key, a in by_id.items() if a.null_score is not None},
     )
+
+
+# ---- a user's own questions ----------------------------------------------------------
+
+
+class SpanRows(RowReading[SpanExample, SpanAnswer]):
+    """Questions that a span of a context answers or, as in SQuAD 2.0, none does;
+    `labels` has a name for "no answer" if some have none.
+    """
+
+    what: ClassVar[str] = "spans"
+    roles: ClassVar[tuple[Role, ...]] = (
+        "question",
+        "context",
+        "answers",
+        "start",
+        "id",
+    )
+    learned: ClassVar[tuple[Role, ...]] = ("answers", "start")
+
+    @classmethod
+    def are_like(cls, guess: ColumnGuess) -> bool:
+        if not guess.usual("question") or not guess.usual("context"):
+            return False
+        answers = guess.usual("answers")
+        has_starts = bool(answers) and "answer_start" in str(guess.cells(answers[0]))
+        return bool(guess.usual("start")) or has_starts
+
+    @classmethod
+    def guess(cls, guess: ColumnGuess) -> None:
+        guess.find_usual(cls.roles)
+        for role in ("question", "context"):
+            if not guess.found[role]:
+                guess.require_one(role, [])
+
+    @classmethod
+    def settle(cls, training: TrainingRows) -> tuple[Self, str]:
+        num_empty = 0
+        for row in training.rows():
+            num_empty += not _answers(row, training.columns)
+        labels: tuple[str, ...] = ()
+        note = "all are answered"
+        if num_empty:
+            labels = ("unanswerable",)
+            note = f"{num_empty:,} without an answer"
+        reading = cls(training.columns, "question-answering", labels)
+        return reading, f"questions; {note}"
+
+    @cached_property
+    def family(self) -> SpanAnswering:
+        return ConditionalSpanAnswering() if self.labels else SpanAnswering()
+
+    def example(
+        self, id: str, row: Row, place: str, *, is_labelled: bool
+    ) -> SpanExample:
+        """Turn a row into an example; an empty list of answers means that there is
+        none.
+        """
+        question, context = (
+            self.text(row, role, place) for role in ("question", "context")
+        )
+        answers = gold_answers(
+            context, _answers(row, self.columns) if is_labelled else (), place
+        )
+        return SpanExample(id, question, context, answers if is_labelled else None)
+
+    def lacks_label(self, _: Row) -> bool:
+        """Return False: a question without an answer is labelled as unanswerable."""
+        return False
+
+    def group(self, example: SpanExample) -> tuple[str, str]:
+        return example.context, str(example.is_impossible)
+
+
+def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
+    """Return the right answers in a row, each with the character where it starts, if
+    the row has it.
+    """
+    cell = columns.cell(row, "answers")
+    start = columns.cell(row, "start")
+    if isinstance(cell, str) and cell.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):  # a text may begin with a brace, too
+            cell = json.loads(cell)
+    if isinstance(cell, Mapping):
+        start = cell.get("answer_start")
+        cell = cell.get("text")
+    members = list_of(cell)
+    texts = [cell] if members is None else members
+    objects = [member for member in texts if isinstance(member, Mapping)]
+    pairs = [(member.get("text"), member.get("answer_start")) for member in objects]
+    if not pairs:
+        starts = list_of(start) or [start]
+        pairs = list(zip_longest(texts, starts[: len(texts)]))
+    answers = list[tuple[str, float | None]]()
+    for text_cell, start_cell in pairs:
+        text = text_of(text_cell)
+        if text is not None:
+            answers.append((text, number_of(start_cell)))
+    return answers
+
+
+# ---- the records ---------------------------------------------------------------------
+
+SpanAnswering.reading = SpanRows
+TASK_HEADS.add(
+    "question-answering",
+    TaskHead(
+        make=partial(LinearHead, has_dropout=False),
+        num_outputs=2,
+        purpose="finds answers in a text (SQuAD 1.1)",
+        pipeline="question-answering",
+        class_name="QuestionAnswering",
+        is_in_transformers=True,
+        layers={"dense": "qa_outputs"},
+        variable="cls/squad/output_weights",
+        # unlike official classifiers (squad_utils.py L708)
+        logits=("start_logits", "end_logits"),
+    ),
+)
+TASK_HEADS.add(
+    "conditional-question-answering",
+    TaskHead(
+        make=ConditionalSpanHead,
+        num_outputs=1,
+        purpose="finds answers in a text, or says that there is none (SQuAD 2.0)",
+        pipeline="question-answering",
+        class_name="ConditionalQuestionAnswering",
+        # transformers has no such head: these are the official variables
+        # (squad_utils.py L1230), in every family
+        layers={
+            "start": "start_logits.dense",
+            "end_hidden": "end_logits.dense_0",
+            "end_norm": "end_logits.LayerNorm",
+            "end": "end_logits.dense_1",
+            "answer_hidden": "answer_class.dense_0",
+            "answer": "answer_class.dense_1",
+        },
+        variable="start_logits/dense/kernel",
+    ),
+)
+TASK_KINDS.add("question-answering", SpanAnswering)
+# no name of users' own tasks: `SpanRows` chooses it if a question has no answer
+TASK_KINDS.add("conditional-question-answering", ConditionalSpanAnswering)

@@ -5,8 +5,9 @@ run_ner.py).
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, chain
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -14,9 +15,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from litebert.config import HeadConfig
+from litebert.errors import LitebertError
 from litebert.metrics import BEGIN, INSIDE, require_examples, tagging_measures
-from litebert.nn import AlbertForTask, Batch
+from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
+from litebert.plugins import TASK_HEADS, TASK_KINDS
+from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Family, Feature, Output
+from litebert.tasks.kinds.text import CLASSIFIER
+from litebert.tasks.own.rows import (
+    RowReading,
+    TrainingRows,
+    in_order,
+    members_of,
+    require_labels,
+    sort_labels,
+)
+from litebert.tasks.own.table import ColumnGuess, Role, has_list, label_of, text_of
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
@@ -55,6 +70,9 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     pieces.
     """
 
+    heads: ClassVar[tuple[str, ...]] = ("token-classification",)
+    verb: ClassVar[str] = "tag"
+    refusal: ClassVar[str] = ""
     baseline: ClassVar[str] = "the commonest tag"
 
     @property
@@ -230,3 +248,85 @@ def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
         used += size
     if sizes:
         yield slice(start, len(sizes))
+
+
+# ---- a user's own sentences ----------------------------------------------------------
+
+
+class WordRows(RowReading[TagExample, TagAnswer]):
+    """Sentences with a tag for each word: lists, or texts with a space between
+    words.
+    """
+
+    what: ClassVar[str] = "words"
+    roles: ClassVar[tuple[Role, ...]] = ("tokens", "tags", "id")
+    learned: ClassVar[tuple[Role, ...]] = ("tags",)
+
+    @classmethod
+    def are_like(cls, guess: ColumnGuess) -> bool:
+        tokens = guess.usual("tokens")
+        if not tokens:
+            return False
+        return bool(guess.usual("tags")) or has_list(guess.cells(tokens[0]))
+
+    @classmethod
+    def guess(cls, guess: ColumnGuess) -> None:
+        guess.find_usual(cls.roles)
+        if not guess.found["tokens"]:
+            guess.require_one("tokens", [])
+
+    @classmethod
+    def settle(cls, training: TrainingRows) -> tuple[Self, str]:
+        tags = set[str | None]()
+        for row in training.rows():
+            cell = training.columns.cell(row, "tags")
+            tags.update(label_of(tag) for tag in members_of(cell))
+        labels = in_order(sort_labels(tags), training.labels, training.file)
+        require_labels(labels, training.file, training.columns.all("tags")[0])
+        note = f"{len(labels)} tags: {', '.join(labels)}"
+        return cls(training.columns, "token-classification", labels), note
+
+    @cached_property
+    def family(self) -> TokenClassification:
+        return TokenClassification(
+            HeadConfig(kind="token-classification", labels=self.labels)
+        )
+
+    def example(
+        self, id: str, row: Row, place: str, *, is_labelled: bool
+    ) -> TagExample:
+        words = tuple(
+            text_of(word) or "" for word in members_of(self.columns.cell(row, "tokens"))
+        )
+        if not is_labelled:
+            return TagExample(id, words)
+        tags = [label_of(tag) for tag in members_of(self.columns.cell(row, "tags"))]
+        if len(tags) != len(words):
+            received = (
+                f"{len(words)} words, {len(tags)} tags in column"
+                f" {self.columns.all('tags')[0]}"
+            )
+            what = f"{place}: there is not one tag for each word"
+            raise LitebertError(
+                "LB-863", what, received=received, next="correct this row"
+            )
+        return TagExample(id, words, tuple(self.number(tag, place) for tag in tags))
+
+
+# ---- the record ----------------------------------------------------------------------
+
+TokenClassification.reading = WordRows
+TASK_HEADS.add(
+    "token-classification",
+    TaskHead(
+        make=LinearHead,
+        has_labels=True,
+        purpose="tags words",
+        pipeline="token-classification",
+        class_name="TokenClassification",
+        is_in_transformers=True,
+        layers={"dense": "classifier"},
+        variable=CLASSIFIER,
+    ),
+)
+TASK_KINDS.add("token-classification", TokenClassification)

@@ -1,18 +1,18 @@
-"""Texts and pairs with labels or a score (official run_classifier.py), and questions
-with choices (race_utils.py).
+"""Texts and pairs with labels or a score (official run_classifier.py).
 
-Each kind of label is a class here: targets, loss, probabilities, measures and words.
-`litebert.config.PROBLEMS` lists them; a new kind of label is a subclass of
-`TextClassification` and a line there.
+Each kind of label is a kind of task: classification, multi-label, regression. A class
+has its targets, loss, probabilities, measures and words, and how labels are read from
+a column; a new kind of label is a subclass of `TextClassification`, added to
+`TASK_KINDS`.
 """
 
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pkgutil import resolve_name
-from typing import ClassVar, TypeAlias
+from functools import cached_property
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -22,11 +22,32 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert import metrics
-from litebert.config import PROBLEMS, AlbertConfig, HeadConfig
-from litebert.nn import AlbertForTask, Batch, move
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.errors import LitebertError, format_count
+from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
+from litebert.plugins import TASK_HEADS, TASK_KINDS
+from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
-from litebert.tasks.kinds.family import NEVER, Feature, Output, Scoring, frame_ids
-from litebert.tokenizer import Tokenizer
+from litebert.tasks.kinds.family import Activation, Feature, Output, Scoring
+from litebert.tasks.own.rows import (
+    RowReading,
+    TrainingRows,
+    in_order,
+    labels_in,
+    require_labels,
+    sort_labels,
+)
+from litebert.tasks.own.table import (
+    MISSING,
+    PAIRS,
+    ColumnGuess,
+    Role,
+    are_labels,
+    list_of,
+    mark_of,
+    number_of,
+)
+from litebert.tasks.own.table import label_of as label_in
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
@@ -70,14 +91,40 @@ class TextExample:
 class TextClassification(Scoring[TextExample, Scores]):
     """One answer per text or pair; a subclass for each kind of label."""
 
+    heads: ClassVar[tuple[str, ...]] = (
+        "sequence-classification",
+        "vector-classification",
+    )
+    verb: ClassVar[str] = "classify"
     is_number: ClassVar[bool] = False
     """Whether answers are scores and not labels."""
+    may_lack_label: ClassVar[bool] = False
+    """Whether a row without a label says that none is right."""
+
+    # How labels are read from users' own files
 
     @classmethod
-    def of(cls, head: HeadConfig) -> "TextClassification":
-        """Return the family of a head, by its problem."""
-        family: TextClassification = resolve_name(PROBLEMS[head.problem_type])(head)
-        return family
+    def settle_labels(
+        cls, labels: "LabelColumn", order: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], str]:
+        """Return the names of the labels of a training file, in the user's order if
+        there is one, and a note on them.
+        """
+        missing = MISSING if are_numbers(labels.single) else ()
+        names = [label for label in labels.single if label.lower() not in missing]
+        settled = in_order(sort_labels(names), order, labels.file)
+        require_labels(settled, labels.file, labels.column)
+        counts = [f"{label} ({labels.single[label]:,})" for label in settled]
+        more = ", …" if len(counts) > SHOWN_LABELS else ""
+        shown = ", ".join(counts[:SHOWN_LABELS])
+        return settled, f"{len(settled)} labels: {shown}{more}"
+
+    @classmethod
+    def read_label(cls, reading: "TextRows", row: Row, place: str) -> Label:
+        """Return the label of a row; errors name its place."""
+        cell = reading.columns.cell(row, "label")
+        label = None if reading.lacks_label(row) else label_in(cell)
+        return reading.number(label, place)
 
     # What a kind of label defines, besides `target`, `losses_of` and perhaps
     # `imitation`
@@ -109,27 +156,43 @@ class TextClassification(Scoring[TextExample, Scores]):
     # What all kinds have in common
 
     def texts(self, example: TextExample, /) -> tuple[str, ...]:
-        return (
-            (example.first,)
-            if example.second is None
-            else (example.first, example.second)
-        )
+        if example.second is None:
+            return (example.first,)
+        return (example.first, example.second)
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the loss of each sequence: the mean over the heads of all steps,
         weighted by step (PABEE, 3.3).
         """
-        by_step = [self.losses_of(logits, targets) for logits in network.by_step(batch)]
+        by_step = [
+            self.losses_of(self.by_example(logits), targets)
+            for logits in network.by_step(batch)
+        ]
         # (steps, sequences)
         weighted = torch.stack(
             [step * losses for step, losses in enumerate(by_step, start=1)]
         )
         return weighted.sum(0) / sum(range(1, len(by_step) + 1))
 
+    def by_example(self, logits: Tensor) -> Tensor:
+        """Return one row of logits per example, given one per sequence: the same,
+        unless an example has several sequences.
+        """
+        return logits
+
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+        return self.by_example(network(batch))
+
     def values(self, logits: Tensor) -> Tensor:
-        return (
-            self.log_values(logits) if self.is_number else self.log_values(logits).exp()
-        )
+        values = self.log_values(logits)
+        return values if self.is_number else values.exp()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the values of an answer are called: the labels, unless a kind of label
+        has other values.
+        """
+        return self.head.labels
 
     def answer(
         self, _: TextExample, __: Sequence[Feature], outputs: Sequence[Output], /
@@ -174,7 +237,7 @@ class TextClassification(Scoring[TextExample, Scores]):
         )
 
     def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
-        return dict(zip(self.head.labels, answer.values, strict=True))
+        return dict(zip(self.names, answer.values, strict=True))
 
 
 @dataclass(frozen=True)
@@ -184,6 +247,8 @@ class SingleLabel(TextClassification):
     """
 
     class_weights: tuple[float, ...] | None = None
+    problem_type: ClassVar[str] = "single_label_classification"
+    refusal: ClassVar[str] = ""
 
     def target(self, example: TextExample, /) -> NDArray[np.int64]:
         return np.array([label_of(example)], dtype=np.int64)
@@ -224,6 +289,33 @@ class MultiLabel(TextClassification):
     """
 
     key_measure: ClassVar[str] = "micro_f1"
+    problem_type: ClassVar[str] = "multi_label_classification"
+    activation: ClassVar[Activation] = "sigmoid"
+    refusal: ClassVar[str] = ""
+    may_lack_label: ClassVar[bool] = True
+
+    @classmethod
+    def settle_labels(
+        cls, labels: "LabelColumn", order: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], str]:
+        written = "".join(labels.single)
+        names = set(labels.listed)
+        for cell in labels.single:
+            names.update(labels_in(cell, written))
+        settled = in_order(sort_labels(names), order, labels.file)
+        require_labels(settled, labels.file, labels.column, fewest=1)
+        return settled, f"{format_count(len(settled), 'label')}, any number per row"
+
+    @classmethod
+    def read_label(cls, reading: "TextRows", row: Row, place: str) -> Label:
+        columns = reading.columns.all("label")
+        if len(columns) > 1:
+            marks = [_is_marked(row, name, place) for name in columns]
+            return tuple(number for number, mark in enumerate(marks) if mark)
+        cell = reading.columns.cell(row, "label")
+        is_one = label_in(cell) in reading.numbers  # it may contain the separator
+        labels = [label_in(cell)] if is_one else labels_in(cell, str(cell))
+        return tuple(sorted({reading.number(label, place) for label in labels}))
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
         return np.array(self._multi_hot([label_of(example)])[0], dtype=np.float32)
@@ -235,9 +327,9 @@ class MultiLabel(TextClassification):
 
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
         # a probability for each label: no softmax over them
-        wanted = (wanted / temperature).sigmoid()
+        chances = (wanted / temperature).sigmoid()
         losses = F.binary_cross_entropy_with_logits(
-            logits / temperature, wanted, reduction="none"
+            logits / temperature, chances, reduction="none"
         )
         return temperature**2 * losses.mean(1)
 
@@ -275,6 +367,43 @@ class Regression(TextClassification):
     is_number: ClassVar[bool] = True
     baseline: ClassVar[str] = "the mean score"
     key_measure: ClassVar[str] = "pearson"
+    problem_type: ClassVar[str] = "regression"
+    activation: ClassVar[Activation] = "none"
+    refusal: ClassVar[str] = ""
+
+    @classmethod
+    def settle_labels(
+        cls,
+        labels: "LabelColumn",
+        order: tuple[str, ...],  # noqa: ARG003
+    ) -> tuple[tuple[str, ...], str]:
+        """Return the name of the score, which is that of its column."""
+        note = f"numbers in column {labels.column}"
+        pointed = [label for label in labels.single if "." in label]
+        are_thousands = all(map(_THOUSANDS, pointed))
+        if are_thousands and 0 < len(pointed) < len(labels.single):  # 994 and 1.018
+            note += (
+                f"; warning: {pointed[0]} is read as a fraction; if it is in"
+                " thousands, remove the points"
+            )
+        return (labels.column,), note
+
+    @classmethod
+    def read_label(cls, reading: "TextRows", row: Row, place: str) -> Label:
+        cell = reading.columns.cell(row, "label")
+        score = number_of(cell)
+        if score is None:
+            column = reading.columns.all("label")[0]
+            raise LitebertError(
+                "LB-859",
+                f"{place}: column {column} is not a finite number",
+                received=repr(cell),
+                next=(
+                    "write it as 1234.5; to train: data.missing_labels=skip if empty,"
+                    " or --problem classification"
+                ),
+            )
+        return score
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
         return np.array([label_of(example)], dtype=np.float32)
@@ -323,6 +452,203 @@ def label_of(example: TextExample) -> Label:
     """Return the label of an example that must have one."""
     assert example.label is not None, "examples for training and evaluation have labels"
     return example.label
+
+
+# A user's own texts, with one label, any number of labels (in one column, or in a column
+# for each), or a score
+
+MANY = 20  # distinct whole numbers may be scores if there are more than this
+# in a column of fractions, at most one cell in this many may not be a number
+SLIPS = 20
+# a column of many whole numbers with such a name has scores
+AMOUNTS = ("score", "rating", "similarity", "relatedness")
+SHOWN_LABELS = 10
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}").fullmatch
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """The labels of a training file: how often each is alone in a cell, or a member of a
+    list; cells without a label are left out.
+    """
+
+    file: str
+    column: str
+    single: Counter[str]
+    listed: Counter[str]
+
+    @property
+    def kind(self) -> str:
+        """The kind of task that follows from the labels."""
+        if self.listed:
+            return "multi-label"
+        if _are_scores(self.column, self.single):
+            return "regression"
+        self._require_few()
+        return "classification"
+
+    def _require_few(self) -> None:
+        total = self.single.total()
+        if len(self.single) > max(MANY, total // 2):
+            raise LitebertError(
+                "LB-862",
+                f"{self.file}: column {self.column} does not look like labels",
+                received=(
+                    f"{len(self.single):,} different values in {total:,} rows, such as"
+                    f" {next(iter(self.single))}"
+                ),
+                next=(
+                    "--column label=NAME; write numbers like 1234.5; if these are"
+                    " labels: --problem classification"
+                ),
+            )
+
+
+def _are_scores(name: str, counts: Counter[str]) -> bool:
+    numbers = dict[str, float]()
+    for label in counts:
+        number = number_of(label)
+        if number is not None:
+            numbers[label] = number
+    if not all(map(float.is_integer, numbers.values())):
+        # A typing error among fractions does not turn scores into classes; reading its
+        # row raises an error.
+        num_slips = counts.total() - sum(counts[label] for label in numbers)
+        return num_slips * SLIPS <= counts.total()
+    is_called_so = any(word in name.lower() for word in AMOUNTS)
+    nearly_all_differ = len(numbers) * 2 > counts.total()
+    are_many = are_numbers(counts) and len(numbers) > MANY
+    return are_many and (is_called_so or nearly_all_differ)
+
+
+def are_numbers(labels: Iterable[str]) -> bool:
+    """Return whether all labels that are not words for a missing value are numbers."""
+    filled = [label for label in labels if label.lower() not in MISSING]
+    return bool(filled) and all(number_of(label) is not None for label in filled)
+
+
+class TextRows(RowReading[TextExample, Scores]):
+    """Texts or pairs; the kind of label is that of `problem`."""
+
+    what: ClassVar[str] = "texts"
+    roles: ClassVar[tuple[Role, ...]] = ("text", "second", "label", "id")
+
+    @classmethod
+    def guess(cls, guess: ColumnGuess) -> None:
+        # a text column that was chosen is not made half of a guessed pair
+        if not {"text", "second"} & {*guess.found}:
+            pair = _usual_pair(guess)
+            if pair:
+                guess.found["text"] = (pair[0],)
+                guess.found["second"] = (pair[1],)
+        guess.find_usual(("text", "label", "id"))
+        if not guess.found["text"]:
+            guess.require_one("text", guess.texts())
+        if not guess.found["label"]:
+            free = guess.free_columns()
+            likely = [name for name in free if are_labels(guess.cells(name))]
+            if likely:
+                guess.require_one("label", likely)
+
+    @classmethod
+    def settle(cls, training: TrainingRows) -> tuple[Self, str]:
+        name, *others = training.columns.all("label")
+        if others:
+            return cls._settle_columns(training, (name, *others))
+        single = Counter[str]()
+        listed = Counter[str]()
+        for row in training.rows():
+            members = list_of(row.get(name))
+            counts = single if members is None else listed
+            cells = [row.get(name)] if members is None else members
+            labels = (label_in(cell) for cell in cells)
+            counts.update(label for label in labels if label is not None)
+        column = LabelColumn(training.file, name, single, listed)
+        problem = training.problem or column.kind
+        kind: type[TextClassification] = TASK_KINDS[problem]
+        names, note = kind.settle_labels(column, training.labels)
+        return cls(training.columns, problem, names), note
+
+    @classmethod
+    def _settle_columns(
+        cls, training: TrainingRows, names: tuple[str, ...]
+    ) -> tuple[Self, str]:
+        """Settle a table with a column for each label."""
+        if training.problem not in (None, "multi-label"):
+            raise LitebertError(
+                "LB-892",
+                f"{training.file}: a column for each label is for multi-label",
+                received=f"--problem {training.problem}",
+                next="omit --problem, or name one column",
+            )
+        note = f"a column for each of {len(names)} labels"
+        return cls(training.columns, "multi-label", names), note
+
+    @property
+    def kind(self) -> type[TextClassification]:
+        """The kind of label."""
+        kind: type[TextClassification] = TASK_KINDS[self.problem]
+        return kind
+
+    @cached_property
+    def family(self) -> TextClassification:
+        head = HeadConfig(
+            kind=self.kind.heads[0],
+            labels=self.labels,
+            problem_type=self.kind.problem_type,
+        )
+        return self.kind(head)
+
+    def example(
+        self, id: str, row: Row, place: str, *, is_labelled: bool
+    ) -> TextExample:
+        first = self.text(row, "text", place)
+        second = None
+        if self.columns.all("second"):
+            second = self.text(row, "second", place)
+        label = None
+        if is_labelled:
+            label = self.kind.read_label(self, row, place)
+        return TextExample(id, first, second, label)
+
+    def group(self, example: TextExample) -> tuple[str, str]:
+        stratum = "" if self.kind.is_number else str(example.label)
+        return f"{example.first}\n{example.second or ''}", stratum
+
+    def lacks_label(self, row: Row) -> bool:
+        if self.kind.may_lack_label:
+            return False
+        label = label_in(self.columns.cell(row, "label"))
+        return label is None or label.lower() in self._missing
+
+    @cached_property
+    def _missing(self) -> tuple[str, ...]:
+        """The words for a missing value, if the labels are numbers."""
+        has_numbers = self.kind.is_number or are_numbers(self.labels)
+        return MISSING if has_numbers else ()
+
+
+def _usual_pair(guess: ColumnGuess) -> tuple[str, str] | None:
+    """Return the first two free columns that are usually called like a pair."""
+    free = guess.free_columns()
+    for first, second in PAIRS:
+        names = (guess.by_normal.get(first), guess.by_normal.get(second))
+        if names[0] in free and names[1] in free:
+            return str(names[0]), str(names[1])
+    return None
+
+
+def _is_marked(row: Row, name: str, place: str) -> bool:
+    mark = mark_of(row.get(name))
+    if mark not in (0, 1):
+        raise LitebertError(
+            "LB-860",
+            f"{place}: column {name} does not say whether the label is given",
+            received=row.get(name),
+            expected="0 or 1",
+            next="--column label=NAME with one column, for one label per row",
+        )
+    return bool(mark)
 
 
 # The head on vectors of texts
@@ -378,179 +704,36 @@ def vector_rows(
     return torch.cat([both, (a - b).abs() * is_pair, a * b * is_pair], -1)
 
 
-# Multiple choice: which of several choices answers a question on a text
+# ---- the records ---------------------------------------------------------------------
 
-# official preprocessing turns a full-width underscore into _, too
-_BLANK = re.compile("[_\uff3f]")
-
-
-@dataclass(frozen=True)
-class ChoiceExample:
-    """A question on a context with its choices; each `group` is also measured
-    separately.
-    """
-
-    id: str
-    context: str
-    question: str
-    choices: tuple[str, ...]
-    label: int | None = None
-    group: str | None = None
-
-
-@dataclass(frozen=True)
-class MultipleChoice(Scoring[ChoiceExample, Scores]):
-    """Choose among texts, by one logit for each.
-
-    Each question has `num_choices` sequences. A question with fewer choices is padded
-    with sequences of only [CLS], which are unlike any real choice and are never chosen.
-    """
-
-    head: HeadConfig = HeadConfig(kind="multiple-choice")  # noqa: RUF009
-    max_qa_length: int = 128
-    num_choices: int = 4
-    baseline: ClassVar[str] = "the commonest place"
-
-    def texts(self, example: ChoiceExample, /) -> tuple[str, ...]:
-        return (f"{example.context} {example.question}", *example.choices)
-
-    def target(self, example: ChoiceExample, /) -> NDArray[np.int64]:
-        return np.array([example.label], dtype=np.int64)
-
-    def features(
-        self,
-        examples: Sequence[ChoiceExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        training: bool,
-    ) -> list[Feature]:
-        """Frame [CLS] context [SEP] question and choice [SEP] for each choice.
-
-        Question and choice keep their last `max_qa_length` pieces; the context loses
-        its end.
-        """
-        # questions on one passage share it
-        distinct = list(dict.fromkeys(example.context for example in examples))
-        read = [tokenizer.beginning(text, max_length) for text in distinct]
-        contexts = dict(zip(distinct, tokenizer.encode_ids(read), strict=True))
-        questions = iter(
-            tokenizer.encode_ids(
-                [text for example in examples for text in question_texts(example)]
-            )
-        )
-        room = max_length - 3
-        features = []
-        for number, example in enumerate(examples):
-            assert len(example.choices) <= self.num_choices, (
-                "num_choices is that of the longest question"
-            )
-            framed = []
-            for _ in example.choices:
-                question = next(questions)[-min(self.max_qa_length, room) :]
-                context = contexts[example.context][: room - len(question)]
-                framed.append(
-                    frame_ids(tokenizer, context, question, max_length=max_length)
-                )
-            framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
-            ids, segments = zip(*framed, strict=True)
-            features.append(
-                Feature(
-                    ids, segments, self.target(example) if training else None, number
-                )
-            )
-        return features
-
-    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
-        """Return the logits (questions, num_choices); choices that a question lacks get
-        NEVER.
-        """
-        logits = network(batch).view(-1, self.num_choices)
-        is_lacking = move(
-            torch.tensor([length == 1 for length in batch.lengths]), logits.device
-        )
-        masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
-        return masked
-
-    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits, targets, reduction="none")
-
-    def values(self, logits: Tensor) -> Tensor:
-        return logits.softmax(-1)
-
-    def answer(
-        self, example: ChoiceExample, _: Sequence[Feature], outputs: Sequence[Output], /
-    ) -> Scores:
-        return Scores(tuple(outputs[0][: len(example.choices)].tolist()))
-
-    def measures(
-        self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /
-    ) -> dict[str, float]:
-        """Return the share of right answers, overall and, if there are several groups,
-        by group.
-        """
-        metrics.require_examples(sum(example.label is not None for example in examples))
-        is_right: dict[str, list[bool]] = {}
-        for example, answer in zip(examples, answers, strict=True):
-            is_right.setdefault(example.group or "", []).append(
-                answer.best == example.label
-            )
-        measured = {"accuracy": sum(map(sum, is_right.values())) / len(examples)}
-        if len(is_right) > 1:
-            measured |= {
-                f"accuracy_{group}": float(np.mean(is_right[group]))
-                for group in sorted(is_right)
-                if group
-            }
-        return measured
-
-    def averaged(self, answers: Sequence[Scores], /) -> Scores:
-        return Scores.mean(answers)
-
-    def constant(
-        self, training: Sequence[ChoiceExample], examples: Sequence[ChoiceExample], /
-    ) -> list[Scores]:
-        """Return how often the right choice is at each position in training."""
-        places = [example.label for example in training if example.label is not None]
-        shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
-        return [
-            Scores(tuple(shares[: len(example.choices)].tolist()))
-            for example in examples
-        ]
-
-    def shown(self, example: ChoiceExample, /) -> str:
-        return example.question
-
-    def expected(self, example: ChoiceExample, /) -> str | None:
-        return None if example.label is None else example.choices[example.label]
-
-    def in_words(
-        self, example: ChoiceExample, answer: Scores, /
-    ) -> tuple[str, float | None, float | None]:
-        """Return the chosen text; it is right if its place is, since two choices may
-        have the same text.
-        """
-        return (
-            example.choices[answer.best],
-            max(answer.values),
-            float(answer.best == example.label),
-        )
-
-    def labels(self, example: ChoiceExample, /) -> tuple[str, ...]:
-        return () if example.label is None else (f"choice {example.label + 1}",)
-
-    def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
-        return {
-            f"choice {place}": value for place, value in enumerate(answer.values, 1)
-        }
-
-
-def question_texts(example: ChoiceExample) -> list[str]:
-    """Return the question with each choice: in its blanks, or after it if it has
-    none.
-    """
-    parts = _BLANK.split(example.question)
-    choices = [" ".join(choice.split()) for choice in example.choices]
-    if len(parts) == 1:
-        return [f"{example.question} {choice}" for choice in choices]
-    return [choice.join(parts) for choice in choices]
+CLASSIFIER = "output_weights"  # of official checkpoints
+TASK_HEADS.add(
+    "sequence-classification",
+    TaskHead(
+        make=LinearHead,
+        reads="pooled",
+        has_labels=True,
+        purpose="classifies texts or pairs of texts",
+        pipeline="text-classification",
+        class_name="SequenceClassification",
+        is_in_transformers=True,
+        layers={"dense": "classifier"},
+        variable=CLASSIFIER,
+    ),
+)
+TASK_HEADS.add(
+    "vector-classification",
+    TaskHead(
+        make=VectorHead,
+        reads="texts",
+        has_labels=True,
+        purpose="classifies texts or pairs of texts by their vectors",
+        pipeline="text-classification",
+        class_name="VectorClassification",
+        layers={"dense": "classifier"},
+    ),
+)
+TextClassification.reading = TextRows
+TASK_KINDS.add("classification", SingleLabel)
+TASK_KINDS.add("multi-label", MultiLabel)
+TASK_KINDS.add("regression", Regression)

@@ -4,37 +4,24 @@ published scores.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from litebert.config import TaskConfig, TaskDataConfig
-from litebert.errors import LitebertError, no_such_name
+from litebert.errors import no_such_name
 from litebert.files import Json
-from litebert.tasks.kinds.family import Dataset
+from litebert.plugins import DATASETS
+from litebert.tasks.kinds.family import Dataset, Family, PublishedScore
 from litebert.tasks.named import glue, questions
 from litebert.tasks.own.dataset import table_dataset
 
 OWN = "table"
 """The name of the task whose data are users' own files."""
-DATASETS: dict[str, Dataset[Any, Any]] = {
-    **glue.DATASETS,
-    **questions.RACE,
-    **questions.SQUAD,
-}
-
-
-def register(dataset: Dataset[Any, Any]) -> None:
-    """Register a data set, so that `litebert finetune NAME` and recipes find it by its
-    name.
-    """
-    if dataset.name == OWN or DATASETS.setdefault(dataset.name, dataset) is not dataset:
-        raise LitebertError(
-            "LB-882",
-            f"another task is called {dataset.name}",
-            next="litebert recipes list",
-        )
+for _name, _dataset in (glue.DATASETS | questions.RACE | questions.SQUAD).items():
+    DATASETS.add(_name, _dataset)
 
 
 def require_task(name: str) -> None:
@@ -64,51 +51,55 @@ def open_dataset(
             held_out=data.held_out,
             columns=data.columns,
             problem=data.problem,
+            labels=data.labels,
             skips_unlabelled=data.missing_labels == "skip",
             settled=settled,
         )
-    # The settings of a task that its family has a field for
-    names = {field.name for field in fields(dataset.family)} & set(
-        TaskConfig.model_fields
-    )
-    family = replace(dataset.family, **{name: getattr(task, name) for name in names})
-    return replace(dataset, family=family)
+    return replace(dataset, family=_with_settings(dataset.family, task))
 
 
-# What the paper and the official README report, as listed in published.toml
-
-
-@dataclass(frozen=True)
-class PublishedScore:
-    """One score in percent, and its source (arXiv 1909.11942 v6, README of
-    google-research).
-
-    `model` is the preset of this row, or a description if there is none; `row` is the
-    row's own name.
+def _with_settings(family: Family[Any, Any], task: TaskConfig) -> Family[Any, Any]:
+    """Return the kind of task with its settings: those of `task` that it has a field
+    for, and those of `task.settings`, all of which it must have.
     """
+    names = [field.name for field in fields(family)]
+    for name in task.settings:
+        if name not in names or name == "head":
+            raise no_such_name(
+                "LB-881",
+                f"task.settings has a setting that {task.name} does not have",
+                name,
+                names,
+                next=f"omit task.settings.{name}",
+            )
+    ours = TaskConfig.model_fields.keys() - {"settings"}
+    shared = [name for name in names if name in ours]
+    values: dict[str, Any] = {name: getattr(task, name) for name in shared}
+    return replace(family, **(values | task.settings))
 
-    task: str
-    measure: str
-    percent: float
-    model: str
-    table: str
-    row: str
-    split: str = "dev"
+
+# What the paper and the official README report, as listed in published.toml (arXiv
+# 1909.11942 v6, README of google-research/albert), and what a plug-in's task does
+
+
+def published_scores() -> tuple[PublishedScore, ...]:
+    """Return every published score, table by table."""
+    datasets = DATASETS.from_plugins().values()
+    added = chain.from_iterable(dataset.published for dataset in datasets)
+    return (*_published_with_albert(), *added)
 
 
 @cache
-def published_scores() -> tuple[PublishedScore, ...]:
-    """Return every published score, table by table."""
-    tables = tomllib.loads(
-        Path(__file__).with_name("published.toml").read_text(encoding="utf-8")
-    )["tables"]
-    return tuple(
-        PublishedScore(
-            task, measure, percent, model, table["name"], row, table["split"]
-        )
-        for table in tables
-        for row, model, *percents in table["rows"]
-        for (task, measure), percent in zip(
-            map(str.split, table["columns"]), percents, strict=True
-        )
-    )
+def _published_with_albert() -> tuple[PublishedScore, ...]:
+    path = Path(__file__).with_name("published.toml")
+    scores = list[PublishedScore]()
+    for table in tomllib.loads(path.read_text(encoding="utf-8"))["tables"]:
+        columns = [column.split() for column in table["columns"]]
+        source = (table["name"], table["split"])
+        for row, model, *percents in table["rows"]:
+            for (task, measure), percent in zip(columns, percents, strict=True):
+                name, split = source
+                scores.append(
+                    PublishedScore(task, measure, percent, model, name, row, split)
+                )
+    return tuple(scores)

@@ -237,7 +237,7 @@ def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
     )
     read = partial(read_glue, task)
     write = partial(submission, task)
-    family = TextClassification.of(head)
+    family: TextClassification = head.task_kind(head)
     return Dataset(
         task.name,
         family,

@@ -23,6 +23,7 @@ from litebert.reading.source import Source, find_file, find_files
 from litebert.reading.tables import read_json, scan_json, scan_json_lines
 from litebert.settings import describe_invalid
 from litebert.tasks.kinds import spans
+from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
@@ -30,7 +31,7 @@ from litebert.tasks.kinds.spans import (
     SpanAnswering,
     SpanExample,
 )
-from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores
+from litebert.tasks.kinds.text import Scores
 
 # What files contain: questions of SQuAD, passages of RACE; predictions
 

@@ -13,14 +13,15 @@ import shlex
 import tomllib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from litebert.errors import LitebertError, RequestError, did_you_mean
+from litebert.plugins import TASK_KINDS
 from litebert.reading import tables
 from litebert.reading.parquet import read_parquet
 from litebert.reading.source import (
@@ -36,22 +37,11 @@ from litebert.reading.source import (
 from litebert.reading.tables import Dialect, Quoting, Row, Scanned
 from litebert.tokenizer.models import replace_surrogates
 
-RowShape: TypeAlias = Literal["texts", "words", "choices", "spans"]
 Role: TypeAlias = str
 Names: TypeAlias = tuple[str, ...]
-ROLES_OF: Mapping[RowShape, tuple[Role, ...]] = {
-    "choices": ("question", "context", "choices", "label", "id"),
-    "words": ("tokens", "tags", "id"),
-    "spans": ("question", "context", "answers", "start", "id"),
-    "texts": ("text", "second", "label", "id"),
-}
-"""The roles that columns can have, for each shape of rows."""
-ROLES: tuple[Role, ...] = tuple(dict.fromkeys(chain(*ROLES_OF.values())))
 SYNONYMS = {"pair": "second"}  # other names of roles, which commands may use
 # several columns can share these: one for each label or choice
 SEVERAL: tuple[Role, ...] = ("label", "choices")
-# not needed in a file without labels
-LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
 
 # The usual names of columns, without spaces and punctuation, the likeliest first:
 # names.toml
@@ -65,6 +55,13 @@ CHOSEN: Sequence[str] = _USUAL["chosen"]
 KNOWN_NAMES = frozenset(
     [*CHOSEN, *(name for names in (*NAMES.values(), *PAIRS) for name in names)]
 )
+
+
+def roles() -> tuple[Role, ...]:
+    """Return the roles that columns can have, of all kinds of task."""
+    readings = (kind.reading for kind in TASK_KINDS.values())
+    named = (reading.roles for reading in readings if reading is not None)
+    return tuple(dict.fromkeys(chain.from_iterable(named)))
 
 
 def normalize_name(name: str) -> str:
@@ -439,14 +436,12 @@ def chosen_columns(
         role, _, name = word.partition("=")
         role = SYNONYMS.get(role, role)
         name = composed.get(unicodedata.normalize("NFC", name), name)
-        if role not in ROLES or not name:
-            wanted = f"ROLE=NAME, with a role of {', '.join(ROLES)}; or header=no"
-            advice = f"--column text=NAME ({did_you_mean(role, ROLES)})"
+        if role not in roles() or not name:
             raise RequestError(
                 "LB-850",
                 f"{word} does not say what a column is",
-                expected=wanted,
-                next=advice,
+                expected=f"ROLE=NAME, with a role of {', '.join(roles())}; or header=no",
+                next=f"--column text=NAME ({did_you_mean(role, roles())})",
             )
         is_one = role not in SEVERAL or name in (columns or names.get(role, ()))
         names[role] = (
@@ -525,144 +520,114 @@ what comes before it.
 """
 
 
-def guess_columns(
-    names: Sequence[str], sample: Sequence[Row], chosen: Columns, shape: RowShape | None
-) -> tuple[RowShape, Columns]:
-    """Return the shape of the rows (guessed if None) and the columns of each role; what
-    was chosen is kept.
+@dataclass
+class ColumnGuess:
+    """The columns of a table whose roles are being found, by their names and the cells
+    of the first rows; `found` has those that were chosen.
     """
-    cells = {name: [row.get(name) for row in sample] for name in names}
-    # the first of several counts
-    by_normal = {normalize_name(name): name for name in reversed(names)}
-    found = dict(chosen.names)
 
-    def free_columns() -> list[str]:
-        taken = {*chain(*found.values())}
-        return [name for name in names if name not in taken]
+    names: Sequence[str]
+    sample: Sequence[Row]
+    chosen: Columns
+    found: dict[Role, Names] = field(init=False)
 
-    def find_usual(role: Role, more: Sequence[str] = ()) -> Names:
+    def __post_init__(self) -> None:
+        self.found = dict(self.chosen.names)
+        self._cells = {
+            name: [row.get(name) for row in self.sample] for name in self.names
+        }
+        # the first of several counts
+        self.by_normal = {normalize_name(name): name for name in reversed(self.names)}
+
+    def cells(self, name: str) -> list[object]:
+        """Return the cells of a column in the first rows."""
+        return self._cells[name]
+
+    def free_columns(self) -> list[str]:
+        """Return the columns that have no role yet."""
+        taken = {*chain(*self.found.values())}
+        return [name for name in self.names if name not in taken]
+
+    def usual(self, role: Role, more: Sequence[str] = ()) -> Names:
         """Return the chosen column of a role, or the first free one with a usual
         name.
         """
-        there = (by_normal.get(name) for name in (*more, *NAMES[role]))
-        return found.get(role) or next(
-            ((name,) for name in there if name in free_columns()), ()
-        )
+        if self.found.get(role):
+            return self.found[role]
+        free = self.free_columns()
+        for usual in (*more, *NAMES.get(role, (role,))):
+            name = self.by_normal.get(usual)
+            if name in free:
+                return (name,)
+        return ()
 
-    def require_one(role: Role, candidates: Sequence[str]) -> Names:
-        """Return the only candidate for a role; with none or several, raise: the user
-        must choose.
+    def find_usual(self, roles: Sequence[Role]) -> None:
+        """Give roles to the columns that have a usual name."""
+        for role in roles:
+            self.found[role] = self.usual(role)
+
+    def require_one(self, role: Role, candidates: Sequence[str]) -> None:
+        """Give a role to the only candidate; with none or several, raise: the user must
+        choose.
         """
         if len(candidates) == 1:
-            return tuple(candidates)
-        which = (
-            f"{' and '.join(candidates)} could be it"
-            if candidates
-            else "none looks like it"
-        )
-        marks = [
-            name
-            for name in free_columns()
-            if all(mark_of(cell) in (0, 1) for cell in cells[name])
-        ]
-        # a column for each label
-        named = marks if role == "label" and len(marks) > 1 else candidates[:1]
-        advice = (
-            "--column"
-            f" {shlex.quote(Columns({role: tuple(named) or ('NAME',)}).words()[0])}"
-        )
-        if role == "text" and len(candidates) == 2:
-            advice = pair_flags(candidates)
-        what = f"it is unclear which column is the {role}: {which}"
-        received = f"columns {', '.join(names)}"
-        expected = "a usual name, or exactly one column that looks like it"
+            self.found[role] = tuple(candidates)
+            return
+        which = "none looks like it"
+        if candidates:
+            which = f"{' and '.join(candidates)} could be it"
         raise RequestError(
-            "LB-854", what, received=received, expected=expected, next=advice
+            "LB-854",
+            f"it is unclear which column is the {role}: {which}",
+            received=f"columns {', '.join(self.names)}",
+            expected="a usual name, or exactly one column that looks like it",
+            next=self._advice(role, candidates),
         )
 
-    # Choices are in a column of lists or objects, or in columns that are numbered:
-    # ending0, ending1, …
-    choices = find_usual("choices")
-    listed = cells[choices[0]] if choices else ()
-    if "choices" not in found and not any(
-        isinstance(cell, Mapping) or list_of(cell) is not None for cell in listed
-    ):
-        choices = _find_numbered(names)
+    def _advice(self, role: Role, candidates: Sequence[str]) -> str:
+        if role == "text" and len(candidates) == 2:
+            return pair_flags(candidates)
+        names = tuple(candidates[:1])
+        if role == "label":
+            marks = [name for name in self.free_columns() if self._has_marks(name)]
+            if len(marks) > 1:  # a column for each label
+                names = tuple(marks)
+        word = Columns({role: names or ("NAME",)}).words()[0]
+        return f"--column {shlex.quote(word)}"
 
-    # The shape of the rows: by a chosen role that only one shape has, then by the names
-    # and contents of columns
-    if shape is None:
-        shapes_of = (
-            [each for each in ROLES_OF if role in ROLES_OF[each]]
-            for role in chosen.names
-        )
-        tokens = find_usual("tokens")
-        answers = find_usual("answers")
-        implied = next((shapes[0] for shapes in shapes_of if len(shapes) == 1), None)
-        if implied:
-            shape = implied
-        elif tokens and (find_usual("tags") or has_list(cells[tokens[0]])):
-            shape = "words"
-        elif (find_usual("question") and find_usual("context")) and (
-            find_usual("start")
-            or (answers and "answer_start" in str(cells[answers[0]]))
-        ):
-            shape = "spans"
-        else:
-            shape = "choices" if choices else "texts"
-    roles = ROLES_OF[shape]
-    for role in chosen.names:
-        if role not in roles:
-            received = f"{role}={','.join(chosen.all(role))}"
-            wanted = f"one of {', '.join(roles)}, as these rows look like {shape}"
-            advice = "omit this choice; or name the problem: --problem NAME"
-            raise RequestError(
-                "LB-841",
-                f"these rows have no {role}",
-                received=received,
-                expected=wanted,
-                next=advice,
-            )
+    def _has_marks(self, name: str) -> bool:
+        return all(mark_of(cell) in (0, 1) for cell in self.cells(name))
 
-    # The columns with the usual names; a text column that was chosen is not made half
-    # of a guessed pair
-    if shape == "choices":
-        found["choices"] = choices or require_one("choices", [])
-    if shape == "texts" and not {"text", "second"} & {*found}:
-        pairs = (
-            [by_normal[name] for name in pair]
-            for pair in PAIRS
-            if {*pair} <= {*by_normal}
-        )
-        if pair := next((pair for pair in pairs if {*pair} <= {*free_columns()}), None):
-            found["text"], found["second"] = (pair[0],), (pair[1],)
-    for role in roles:
-        if role != "second":
-            found[role] = find_usual(
-                role, CHOSEN if (shape, role) == ("choices", "label") else ()
-            )
+    def choices(self) -> Names:
+        """Return the columns of choices: one of lists or objects, or columns that are
+        numbered: ending0, ending1, …
+        """
+        choices = self.usual("choices")
+        if "choices" in self.found:
+            return choices
+        for cell in self.cells(choices[0]) if choices else ():
+            if isinstance(cell, Mapping) or list_of(cell) is not None:
+                return choices
+        return _find_numbered(self.names)
 
-    # The others, by their contents
-    if shape == "texts":
-        found["text"] = found["text"] or require_one(
-            "text", _find_texts(free_columns(), cells)
+    def texts(self) -> list[str]:
+        """Return the free columns of mostly distinct texts; else of any texts; else of
+        strings that are not labels.
+        """
+        free = self.free_columns()
+        if len(free) == 1:
+            return free
+        strings = {name: strings_of(self.cells(name)) for name in free}
+        texts = [name for name in free if have_words(self.cells(name))]
+        varied = [
+            name for name in texts if len({*strings[name]}) * 2 > len(strings[name])
+        ]
+        words = [name for name in free if strings[name]]
+        return (
+            varied
+            or texts
+            or [name for name in words if not are_labels(self.cells(name))]
         )
-        if not found["label"] and (
-            like := [name for name in free_columns() if are_labels(cells[name])]
-        ):
-            found["label"] = require_one("label", like)
-    elif shape == "choices":
-        if not found["question"] and not found["context"]:
-            found["question"] = require_one(
-                "question", _find_texts(free_columns(), cells)
-            )
-    elif missing := [
-        role for role in roles if not found[role] and role not in (*LEARNT, "id")
-    ]:
-        require_one(missing[0], [])
-    return shape, Columns(
-        {role: found[role] for role in roles if found.get(role)}, chosen.has_header
-    )
 
 
 def _find_numbered(names: Sequence[str]) -> Names:
@@ -676,20 +641,6 @@ def _find_numbered(names: Sequence[str]) -> Names:
     return max(
         (tuple(group) for group in alike if not group[0].isdigit()), key=len, default=()
     )
-
-
-def _find_texts(
-    free: Sequence[str], cells: Mapping[str, Sequence[object]]
-) -> list[str]:
-    """Return the columns of mostly distinct texts; else of any texts; else of strings
-    that are not labels.
-    """
-    if len(free) == 1:
-        return [*free]
-    strings = {name: values for name in free if (values := strings_of(cells[name]))}
-    texts = [name for name in strings if have_words(cells[name])]
-    varied = [name for name in texts if len({*strings[name]}) * 2 > len(strings[name])]
-    return varied or texts or [name for name in strings if not are_labels(cells[name])]
 
 
 def pair_flags(names: Sequence[str]) -> str:

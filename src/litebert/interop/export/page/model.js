@@ -112,12 +112,10 @@ async function classify({ text, second = "" }) {
   const end = b.length ? [sep] : [];
   while (a.length + b.length + end.length + 2 > settings.positions) (a.length > b.length ? a : b).pop();
   const logits = Array.from((await run([cls, ...a, sep, ...b, ...end], "logits", a.length + 2)).data);
-  const { labels, problem } = settings;
-  if (problem === "regression") return [{ label: labels[0], value: logits[0], isScore: true }];
+  const { labels, activation } = settings;
+  if (activation === "none") return [{ label: labels[0], value: logits[0], isScore: true }];
   const values =
-    problem === "multi_label_classification"
-      ? logits.map((x) => 1 / (1 + Math.exp(-x)))
-      : Array.from(softmax(logits));
+    activation === "sigmoid" ? logits.map((x) => 1 / (1 + Math.exp(-x))) : Array.from(softmax(logits));
   return labels.map((label, index) => ({ label, value: values[index] }));
 }
 

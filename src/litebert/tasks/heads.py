@@ -1,0 +1,197 @@
+"""The heads of pretraining: what each learns, and what it reports.
+
+Pretraining learns masked words and sentence order, weighted equally (run_pretraining.py
+L177). A plug-in may add heads (docs/extending/pretraining-head.md); `objective.heads`
+says which of them a run has, with their weights.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from litebert.config import AlbertConfig
+from litebert.fast.losses import count_right, masked_loss
+from litebert.nn import HeadContext, MaskedLMHead
+from litebert.objectives import NO_LABEL
+from litebert.plugins import PRETRAINING_HEADS
+from litebert.tasks.task import Loss, MicroBatch, stack_sums
+
+# added to the number of masked tokens, as upstream (run_pretraining.py L337)
+EPSILON = 1e-5
+
+
+@dataclass(frozen=True)
+class PretrainingWork(MicroBatch):
+    """A micro-batch and the totals of its step, so that shares of the loss add up.
+
+    `masked_positions` (masked,) index the flat tokens, `masked_ids` are their original
+    ids; `sentence_labels` (sequences,) are None without a sentence objective.
+    """
+
+    masked_positions: Tensor
+    masked_ids: Tensor
+    sentence_labels: Tensor | None
+    step_masked: int
+    step_labelled: int
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that pretraining reports: `name` in metrics.jsonl, `short` in a line of
+    the log.
+
+    The report draws it under `title` with `caption`. `chance` is its value without any
+    learning, or the name of the measure that has this value.
+    """
+
+    name: str
+    short: str = ""
+    title: str = ""
+    caption: str = "Lower is better."
+    chance: float | str | None = None
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is written as a percentage."""
+        return "%" in self.short
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingHead:
+    """A head of pretraining: one or more layers on the last states, and what they learn.
+
+    `make` builds the module, which the network holds under the head's name. `reads`
+    returns the tokens whose last states the head needs, as indices into the flat
+    tokens; `logits` turns these states into logits. Both get a `HeadContext`: the
+    batch, the masked positions, the encoder. `loss(logits, work)` returns the
+    micro-batch's share of the step's loss, with three sums: the losses, the right
+    answers and all answers; or None if a batch has no labels for it. `measures` are the
+    mean loss and the accuracy that follow from the sums.
+    """
+
+    make: Callable[[AlbertConfig], nn.Module]
+    reads: Callable[[HeadContext], Tensor]
+    # (module, states of those tokens, context)
+    logits: Callable[[Any, Tensor, HeadContext], Tensor]
+    loss: Callable[[Tensor, PretrainingWork], Loss | None]
+    measures: tuple[Measure, Measure]
+    # of its layers on disk: (in ALBERT, in BERT); others have their own name
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def masked_lm_objective(logits: Tensor, work: PretrainingWork) -> Loss:
+    """Return the mean cross-entropy of the masked tokens, from logits (masked,
+    vocab).
+    """
+    loss = masked_loss(logits, work.masked_ids)
+    count = logits.new_full((), len(logits), dtype=torch.int64)
+    return Loss(
+        loss / (work.step_masked + EPSILON),
+        stack_sums(loss, count_right(logits, work.masked_ids), count),
+    )
+
+
+def sentence_order_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
+    """Return the mean cross-entropy of the sequences that have a label, from logits
+    (sequences, 2).
+    """
+    labels = work.sentence_labels
+    if labels is None:
+        return None
+    # selecting rows by a mask would make the host wait for a GPU
+    loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL)
+    return Loss(
+        loss / max(1, work.step_labelled),
+        stack_sums(loss, count_right(logits, labels), (labels != NO_LABEL).sum()),
+    )
+
+
+PRETRAINING_HEADS.add(
+    "masked_lm",
+    PretrainingHead(
+        make=MaskedLMHead,
+        reads=lambda context: context.masked,
+        logits=lambda head, states, context: head(states, context.word_table),
+        loss=masked_lm_objective,
+        measures=(
+            Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
+            Measure(
+                "masked_lm_accuracy",
+                "acc {:.1%}",
+                "Masked-LM accuracy",
+                "Share of the masked tokens that are named exactly.",
+                "masked_lm_baseline",
+            ),
+        ),
+        names={
+            "": ("predictions", "cls.predictions"),
+            "dense": ("predictions.dense", "cls.predictions.transform.dense"),
+            "norm": ("predictions.LayerNorm", "cls.predictions.transform.LayerNorm"),
+        },
+    ),
+)
+# one layer on the pooled vector: 0 in order, 1 swapped
+PRETRAINING_HEADS.add(
+    "sentence_order",
+    PretrainingHead(
+        make=lambda config: nn.Sequential(
+            OrderedDict(classifier=nn.Linear(config.hidden_size, 2))
+        ),
+        reads=lambda context: context.batch.first_tokens,
+        logits=lambda head, states, context: head(context.albert.pool(states)),
+        loss=sentence_order_objective,
+        measures=(
+            Measure("sentence_order_loss", "sop {:.3f}"),
+            Measure(
+                "sentence_order_accuracy",
+                "acc {:.1%}",
+                "Sentence order accuracy",
+                "Share of the sentence pairs that are judged right.",
+                0.5,
+            ),
+        ),
+        names={"classifier": ("sop_classifier.classifier", "cls.seq_relationship")},
+    ),
+)
+MASK_TOKEN = (
+    Measure(
+        "mask_token_loss",
+        "",
+        "[MASK] loss",
+        "Only of the positions that show [MASK]. Lower is better.",
+    ),
+    Measure(
+        "mask_token_accuracy",
+        "[MASK] {:.1%}",
+        "[MASK] accuracy",
+        "Share of the positions that show [MASK] that are named exactly.",
+    ),
+)
+WITH_TEACHER = (
+    Measure(
+        "hidden_error",
+        "hidden {:.3f}",
+        "Hidden-state error",
+        "Distance to the teacher's states. Lower is better.",
+    ),
+    Measure(
+        "vector_error",
+        "vectors {:.3f}",
+        "Text-vector error",
+        "Distance to the teacher's vectors. Lower is better.",
+    ),
+)
+
+
+def pretraining_measures() -> tuple[Measure, ...]:
+    """Return everything that pretraining and distillation measure, in the order of a
+    log line.
+    """
+    masked, *others = (head.measures for head in PRETRAINING_HEADS.values())
+    return (*masked, *MASK_TOKEN, *chain(*others), *WITH_TEACHER)

@@ -1,0 +1,387 @@
+"""Questions with choices, one of which is right (official race_utils.py)."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from string import ascii_uppercase
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert import metrics
+from litebert.config import HeadConfig
+from litebert.errors import LitebertError
+from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead, move
+from litebert.plugins import TASK_HEADS, TASK_KINDS
+from litebert.reading.tables import Row
+from litebert.runs import AnswerRow
+from litebert.tasks.kinds.family import NEVER, Feature, Output, Scoring, frame_ids
+from litebert.tasks.kinds.text import CLASSIFIER, Scores
+from litebert.tasks.own.rows import RowReading, TrainingRows, sort_labels
+from litebert.tasks.own.table import (
+    CHOSEN,
+    ColumnGuess,
+    Columns,
+    Role,
+    label_of,
+    list_of,
+)
+from litebert.tokenizer import Tokenizer
+
+# official preprocessing turns a full-width underscore into _, too
+_BLANK = re.compile("[_\uff3f]")
+
+
+@dataclass(frozen=True)
+class ChoiceExample:
+    """A question on a context with its choices; each `group` is also measured
+    separately.
+    """
+
+    id: str
+    context: str
+    question: str
+    choices: tuple[str, ...]
+    label: int | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class MultipleChoice(Scoring[ChoiceExample, Scores]):
+    """Choose among texts, by one logit for each.
+
+    Each question has `num_choices` sequences. A question with fewer choices is padded
+    with sequences of only [CLS], which are unlike any real choice and are never chosen.
+    """
+
+    head: HeadConfig = field(default_factory=lambda: HeadConfig(kind="multiple-choice"))
+    max_qa_length: int = 128
+    num_choices: int = 4
+    heads: ClassVar[tuple[str, ...]] = ("multiple-choice",)
+    verb: ClassVar[str] = "choose"
+    refusal: ClassVar[str] = ""
+    has_several_sequences: ClassVar[bool] = True
+    baseline: ClassVar[str] = "the commonest place"
+
+    def texts(self, example: ChoiceExample, /) -> tuple[str, ...]:
+        return (f"{example.context} {example.question}", *example.choices)
+
+    def target(self, example: ChoiceExample, /) -> NDArray[np.int64]:
+        return np.array([example.label], dtype=np.int64)
+
+    def features(
+        self,
+        examples: Sequence[ChoiceExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> list[Feature]:
+        """Frame [CLS] context [SEP] question and choice [SEP] for each choice.
+
+        Question and choice keep their last `max_qa_length` pieces; the context loses
+        its end.
+        """
+        # questions on one passage share it
+        distinct = list(dict.fromkeys(example.context for example in examples))
+        read = [tokenizer.beginning(text, max_length) for text in distinct]
+        contexts = dict(zip(distinct, tokenizer.encode_ids(read), strict=True))
+        questions = iter(
+            tokenizer.encode_ids(
+                [text for example in examples for text in question_texts(example)]
+            )
+        )
+        room = max_length - 3
+        features = []
+        for number, example in enumerate(examples):
+            assert len(example.choices) <= self.num_choices, (
+                "num_choices is that of the longest question"
+            )
+            framed = []
+            for _ in example.choices:
+                question = next(questions)[-min(self.max_qa_length, room) :]
+                context = contexts[example.context][: room - len(question)]
+                framed.append(
+                    frame_ids(tokenizer, context, question, max_length=max_length)
+                )
+            framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
+            ids, segments = zip(*framed, strict=True)
+            features.append(
+                Feature(
+                    ids, segments, self.target(example) if training else None, number
+                )
+            )
+        return features
+
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+        """Return the logits (questions, num_choices); choices that a question lacks get
+        NEVER.
+        """
+        logits = network(batch).view(-1, self.num_choices)
+        is_lacking = move(
+            torch.tensor([length == 1 for length in batch.lengths]), logits.device
+        )
+        masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
+        return masked
+
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits, targets, reduction="none")
+
+    def values(self, logits: Tensor) -> Tensor:
+        return logits.softmax(-1)
+
+    def answer(
+        self, example: ChoiceExample, _: Sequence[Feature], outputs: Sequence[Output], /
+    ) -> Scores:
+        return Scores(tuple(outputs[0][: len(example.choices)].tolist()))
+
+    def measures(
+        self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /
+    ) -> dict[str, float]:
+        """Return the share of right answers, overall and, if there are several groups,
+        by group.
+        """
+        metrics.require_examples(sum(example.label is not None for example in examples))
+        is_right: dict[str, list[bool]] = {}
+        for example, answer in zip(examples, answers, strict=True):
+            is_right.setdefault(example.group or "", []).append(
+                answer.best == example.label
+            )
+        measured = {"accuracy": sum(map(sum, is_right.values())) / len(examples)}
+        if len(is_right) > 1:
+            measured |= {
+                f"accuracy_{group}": float(np.mean(is_right[group]))
+                for group in sorted(is_right)
+                if group
+            }
+        return measured
+
+    def averaged(self, answers: Sequence[Scores], /) -> Scores:
+        return Scores.mean(answers)
+
+    def constant(
+        self, training: Sequence[ChoiceExample], examples: Sequence[ChoiceExample], /
+    ) -> list[Scores]:
+        """Return how often the right choice is at each position in training."""
+        places = [example.label for example in training if example.label is not None]
+        shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
+        return [
+            Scores(tuple(shares[: len(example.choices)].tolist()))
+            for example in examples
+        ]
+
+    def shown(self, example: ChoiceExample, /) -> str:
+        return example.question
+
+    def expected(self, example: ChoiceExample, /) -> str | None:
+        return None if example.label is None else example.choices[example.label]
+
+    def in_words(
+        self, example: ChoiceExample, answer: Scores, /
+    ) -> tuple[str, float | None, float | None]:
+        """Return the chosen text; it is right if its place is, since two choices may
+        have the same text.
+        """
+        return (
+            example.choices[answer.best],
+            max(answer.values),
+            float(answer.best == example.label),
+        )
+
+    def labels(self, example: ChoiceExample, /) -> tuple[str, ...]:
+        return () if example.label is None else (f"choice {example.label + 1}",)
+
+    def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
+        return {
+            f"choice {place}": value for place, value in enumerate(answer.values, 1)
+        }
+
+
+def question_texts(example: ChoiceExample) -> list[str]:
+    """Return the question with each choice: in its blanks, or after it if it has
+    none.
+    """
+    parts = _BLANK.split(example.question)
+    choices = [" ".join(choice.split()) for choice in example.choices]
+    if len(parts) == 1:
+        return [f"{example.question} {choice}" for choice in choices]
+    return [choice.join(parts) for choice in choices]
+
+
+# ---- a user's own questions ----------------------------------------------------------
+
+
+class ChoiceRows(RowReading[ChoiceExample, Scores]):
+    """Questions with choices: in a list, in a column each, or in an object with their
+    names.
+
+    `labels` are the names of the choices in the label column, in order. A row may also
+    name its choices itself, or its label may repeat the text of a choice.
+    """
+
+    what: ClassVar[str] = "choices"
+    roles: ClassVar[tuple[Role, ...]] = (
+        "question",
+        "context",
+        "choices",
+        "label",
+        "id",
+    )
+
+    @classmethod
+    def are_like(cls, guess: ColumnGuess) -> bool:
+        return bool(guess.choices())
+
+    @classmethod
+    def guess(cls, guess: ColumnGuess) -> None:
+        choices = guess.choices()
+        if choices:
+            guess.found["choices"] = choices
+        else:
+            guess.require_one("choices", [])
+        guess.find_usual(("question", "context"))
+        guess.found["label"] = guess.usual("label", CHOSEN)
+        guess.find_usual(("id",))
+        if not guess.found["question"] and not guess.found["context"]:
+            guess.require_one("question", guess.texts())
+
+    @classmethod
+    def settle(cls, training: TrainingRows) -> tuple[Self, str]:
+        columns = training.columns
+        most = 0
+        counts = Counter[str]()
+        num_texts = 0
+        counts_from_one = False
+        for row in training.rows():
+            texts, names = _choices(row, columns)
+            most = max(most, len(texts))
+            label = label_of(columns.cell(row, "label"))
+            if label is not None and not names:
+                counts[label] += 1
+                num_texts += label in texts
+                counts_from_one = counts_from_one or label == str(len(texts))
+        # the usual spelling of most labels (from 0, from 1, in letters), unless as many
+        # repeat the text of a choice
+        from_zero = tuple(map(str, range(most)))
+        from_one = tuple(map(str, range(1, most + 1)))
+        letters = tuple(ascii_uppercase[:most])
+        spellings = [from_zero, from_one, letters, tuple(map(str.lower, letters))]
+        if counts_from_one:
+            spellings[:2] = [from_one, from_zero]
+        covered = [sum(counts[label] for label in labels) for labels in spellings]
+        best = [
+            labels
+            for labels, number in zip(spellings, covered, strict=True)
+            if number == max(covered) > num_texts
+        ]
+        if len(best) > 1 and not counts_from_one:
+            raise LitebertError(
+                "LB-893",
+                f"{training.file}: the labels of the {most} choices may count from 0"
+                " or from 1",
+                received=", ".join(sort_labels(counts)),
+                expected=f"0 or {most} in some row, or letters, or texts",
+                next="write letters: A, B, …",
+            )
+        labels = tuple(f"choice {place}" for place in from_one)
+        if best:
+            labels = best[0]
+        note = f"up to {most} choices, called {', '.join(labels)}"
+        return cls(columns, "multiple-choice", labels), note
+
+    @cached_property
+    def family(self) -> MultipleChoice:
+        return MultipleChoice(num_choices=len(self.labels))
+
+    def example(
+        self, id: str, row: Row, place: str, *, is_labelled: bool
+    ) -> ChoiceExample:
+        texts, names = _choices(row, self.columns)
+        if not 2 <= len(texts) <= len(self.labels):
+            received = f"{len(texts)} in {', '.join(self.columns.all('choices'))}"
+            what = f"{place}: these are not choices"
+            wanted = "2 or more, and no more than in the training data"
+            advice = "correct this row, or --column choices=NAME,NAME,…"
+            raise LitebertError(
+                "LB-864", what, received=received, expected=wanted, next=advice
+            )
+        question, context = (
+            self.text(row, role, place) for role in ("question", "context")
+        )
+        if not is_labelled:
+            return ChoiceExample(id, context, question, texts)
+        label = label_of(self.columns.cell(row, "label")) or ""
+        spelling = next(
+            (
+                each
+                for each in (names, self.labels[: len(texts)], texts)
+                if label in each
+            ),
+            None,
+        )
+        if spelling is None:
+            wanted = (
+                f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's"
+                " text"
+            )
+            what = (
+                f"{place}: column {self.columns.all('label')[0]} names none of the"
+                " choices"
+            )
+            raise LitebertError(
+                "LB-865",
+                what,
+                received=label or "nothing",
+                expected=wanted,
+                next="correct this row",
+            )
+        return ChoiceExample(id, context, question, texts, spelling.index(label))
+
+    def group(self, example: ChoiceExample) -> tuple[str, str]:
+        """Return the context, which several questions may share; without one, the
+        question.
+        """
+        return example.context or example.question, ""
+
+
+def _choices(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the texts of the choices in a row, and their names if the row has them."""
+    cell = columns.cell(row, "choices")
+    names = list[object]()
+    members = list_of(cell) or []
+    if len(columns.all("choices")) > 1:
+        members = [row.get(name) for name in columns.all("choices")]
+    elif isinstance(cell, Mapping):
+        members = list_of(cell.get("text")) or []
+        names = list_of(cell.get("label")) or []
+    # as labels, which may repeat a text
+    texts = [label_of(text) or "" for text in members]
+    while texts and not texts[-1] and not names:
+        texts.pop()
+    return tuple(texts), tuple(label_of(name) or "" for name in names)
+
+
+# ---- the record ----------------------------------------------------------------------
+
+MultipleChoice.reading = ChoiceRows
+TASK_HEADS.add(
+    "multiple-choice",
+    TaskHead(
+        make=LinearHead,
+        reads="pooled",
+        num_outputs=1,
+        purpose="chooses between answers",
+        pipeline="multiple-choice",
+        class_name="MultipleChoice",
+        is_in_transformers=True,
+        layers={"dense": "classifier"},
+        variable=CLASSIFIER,
+    ),
+)
+TASK_KINDS.add("multiple-choice", MultipleChoice)

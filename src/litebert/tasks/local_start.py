@@ -1,0 +1,86 @@
+"""Heads that attend to neighbors from the start.
+
+With small random weights, attention is close to uniform and adds about 1 % to the
+residual, so that at small learning rates a network predicts only from piece frequencies
+for millions of pieces. Heads that read the pieces next to a gap from the start shorten
+that plateau (docs/choices.md).
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from litebert import rng
+from litebert.nn import Albert
+
+# positions that the heads attend to: the piece before, the one after, and so on
+OFFSETS = (-1, 1, -2, 2, -3, 3)
+_MOST_FREQUENCIES = 32
+# standard deviation of the position rows, relative to that of the word rows
+_POSITION_STRENGTH = 1.2
+_CUT_NORMAL_STD = 0.88  # of a unit normal that is truncated at two sigma, as in nn.init
+
+
+@torch.no_grad()
+def attend_locally(albert: Albert, *, seed: int) -> None:
+    """Set positions, projection and some heads so that each of those heads attends to
+    one offset.
+
+    Position p is written as cos and sin of p w for jittered frequencies w, in a random
+    subspace of E. The projection keeps lengths, so a reader B takes that subspace out
+    of H. A head for offset d has W_k = B and W_q = R(d) B, where R turns each phase by
+    d w: q_i k_j is largest at j = i + d.
+    """
+    config = albert.config
+    embedding_size = config.embedding_size
+    hidden_size = config.hidden_size
+    draws = rng.stream(seed, "local-start", 0)
+    num = min(_MOST_FREQUENCIES, config.head_size // 2, embedding_size // 2)
+    frequencies = np.pi * (np.arange(num) + draws.random(num)) / num
+    subspace = _isometry(draws, embedding_size, embedding_size)[: 2 * num]  # (2 num, E)
+    phases = np.outer(np.arange(config.max_position_embeddings), frequencies)
+    # (positions, 2 num), of squared length num
+    waves = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+    std = _POSITION_STRENGTH * _CUT_NORMAL_STD * config.initializer_range
+    positions = waves @ subspace * (embedding_size / num) ** 0.5 * std
+    albert.embedding.position.weight.copy_(torch.from_numpy(positions))
+    reader = subspace  # of a hidden vector, where E = H and nothing is projected
+    if config.projects_embeddings:
+        isometry = _isometry(draws, hidden_size, embedding_size)  # (H, E)
+        assert isinstance(albert.embedding.projection, torch.nn.Linear)
+        # unit variance stays unit variance
+        gain = (hidden_size / embedding_size) ** 0.5
+        albert.embedding.projection.weight.copy_(torch.from_numpy(isometry * gain))
+        reader = subspace @ isometry.T / gain  # (2 num, H)
+    for block in albert.attention:
+        for head, offset in enumerate(
+            OFFSETS[: num_local_heads(config.num_attention_heads)]
+        ):
+            rows = slice(head * config.head_size, head * config.head_size + 2 * num)
+            # the rotation of each pair (cos, sin) by its angle, (2 num, 2 num)
+            cos = np.diag(np.cos(frequencies * offset))
+            sin = np.diag(np.sin(frequencies * offset))
+            rotation = np.block([[cos, -sin], [sin, cos]])
+            block.key.weight[rows].copy_(torch.from_numpy(reader))
+            block.query.weight[rows].copy_(torch.from_numpy(rotation @ reader))
+
+
+def num_local_heads(num_heads: int) -> int:
+    """Return how many heads start local: all but one or, of more than four heads, all
+    but two.
+
+    >>> [num_local_heads(n) for n in (1, 2, 4, 8, 12)]
+    [0, 1, 3, 6, 6]
+    """
+    return min(len(OFFSETS), num_heads - (1 if num_heads <= 4 else 2))
+
+
+def _isometry(
+    draws: np.random.Generator, rows: int, columns: int
+) -> NDArray[np.float64]:
+    """Draw a matrix with orthonormal columns or, if there are fewer rows, orthonormal
+    rows.
+    """
+    normal = draws.standard_normal((max(rows, columns), min(rows, columns)))
+    basis: NDArray[np.float64] = np.linalg.qr(normal)[0]
+    return basis if rows >= columns else basis.T

@@ -1,0 +1,273 @@
+"""How the rows of a user's own file become the examples of a kind of task.
+
+Each kind has a `RowReading`: the roles that its columns can have, how they are guessed,
+and what a row says. It is settled once, on all rows of the training file; every other
+file is read the same way.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self
+
+from litebert.errors import LitebertError, did_you_mean
+from litebert.reading.tables import Row
+from litebert.tasks.kinds.family import Answer, Example, Family
+from litebert.tasks.own.table import (
+    ColumnGuess,
+    Columns,
+    Names,
+    Role,
+    TableFile,
+    label_of,
+    list_of,
+    number_of,
+    open_table,
+    text_of,
+)
+
+SEPARATORS = "|;,"  # between the labels of one cell, the likeliest first
+_SHOWN_LABELS = 20
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """What a kind of task is settled on: the rows of a training file, and what the user
+    chose.
+    """
+
+    file: str  # its name in messages
+    rows: Callable[[], Iterable[Row]]
+    columns: Columns
+    problem: str | None = None  # the kind of task; None: it follows from the labels
+    labels: tuple[str, ...] = ()  # in the user's order; (): sorted
+
+
+@dataclass(frozen=True)
+class RowReading(ABC, Generic[Example, Answer]):
+    """Turns the rows of one kind of task into examples; `labels` are the names of
+    labels, tags or choices in the file.
+    """
+
+    columns: Columns
+    problem: str
+    labels: tuple[str, ...] = ()
+    what: ClassVar[str]
+    """What the rows are called in messages: texts, words, …"""
+    roles: ClassVar[tuple[Role, ...]]
+    """The roles that columns can have."""
+    learned: ClassVar[tuple[Role, ...]] = ("label",)
+    """Those of the right answers, which files without labels lack."""
+
+    # Settling: what the columns are, and what the labels are
+
+    @classmethod
+    def are_like(cls, guess: ColumnGuess) -> bool:  # noqa: ARG003
+        """Return whether the names and contents of columns look like these rows."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def guess(cls, guess: ColumnGuess) -> None:
+        """Find the column of each role."""
+
+    @classmethod
+    @abstractmethod
+    def settle(cls, training: TrainingRows) -> tuple[Self, str]:
+        """Read all rows of a training file; return how they are read, and a note on
+        their labels for the user.
+        """
+
+    # Reading
+
+    @property
+    @abstractmethod
+    def family(self) -> Family[Example, Answer]:
+        """The kind of task, with its labels."""
+
+    @abstractmethod
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Example:
+        """Turn a row into an example; errors name its place."""
+
+    def group(self, example: Example) -> tuple[str, str]:
+        """Return a text that is not both trained on and held out, and its label: the
+        same share of each is held out.
+        """
+        return self.family.texts(example)[0], ""
+
+    def lacks_label(self, row: Row) -> bool:
+        """Return whether a row has no label to learn."""
+        return not members_of(self.columns.cell(row, self.learned[0]))
+
+    def open(self, path: Path, *, is_labelled: bool) -> TableFile:
+        """Open a file with the same columns; columns of labels are required only with
+        `is_labelled`.
+        """
+        table = open_table(path, has_header=self.columns.has_header is not False)
+        optional = ("id",) if is_labelled else ("id", *self.learned)
+        self.columns.require_in(table.columns, without=optional, where=f" in {path}")
+        return table
+
+    def example_of(
+        self, table: TableFile, number: int, row: Row, *, is_labelled: bool
+    ) -> Example:
+        """Turn a row of a table into an example; its id is in the id column or, without
+        one, its number.
+        """
+        id_ = label_of(self.columns.cell(row, "id")) or str(number)
+        place = table.source.place(number)
+        return self.example(id_, row, place, is_labelled=is_labelled)
+
+    def text(self, row: Row, role: Role, place: str) -> str:
+        """Return the text of a role, "" if the row has none."""
+        cell = self.columns.cell(row, role)
+        if not isinstance(cell, str | int | float | None):
+            name = self.columns.all(role)[0]
+            raise LitebertError(
+                "LB-824",
+                f"{place}: column {name} is not text",
+                received=repr(cell),
+                next=f"write text; or choose another column: --column {role}=NAME",
+            )
+        return text_of(cell) or ""
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The index of each label."""
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def number(self, label: str | None, place: str) -> int:
+        """Return the index of a label."""
+        if label is None:
+            column = self.columns.all(self.learned[0])[0]
+            raise LitebertError(
+                "LB-857",
+                f"{place}: there is no label in column {column}",
+                next=(
+                    "correct it; to train: data.missing_labels=skip, or --problem"
+                    " multi-label if a row may have none"
+                ),
+            )
+        if label not in self.numbers:
+            more = ", …" if len(self.labels) > _SHOWN_LABELS else ""
+            hint = did_you_mean(label, self.labels)
+            raise LitebertError(
+                "LB-858",
+                f"{place}: the training data has no label {label}",
+                received=label,
+                expected=f"one of {', '.join(self.labels[:_SHOWN_LABELS])}{more}",
+                next=f"add examples of it for training, or correct it ({hint})",
+            )
+        return self.numbers[label]
+
+
+# ---- labels --------------------------------------------------------------------------
+
+
+def sort_labels(labels: Iterable[str | None]) -> tuple[str, ...]:
+    """Return labels sorted by number or by name, so that the order of rows does not
+    matter.
+    """
+    names = {label for label in labels if label is not None}
+    if all(number_of(label) is not None for label in names):
+        return tuple(sorted(names, key=lambda label: (number_of(label) or 0.0, label)))
+    return tuple(sorted(names))
+
+
+def in_order(
+    labels: tuple[str, ...], order: tuple[str, ...], file: str
+) -> tuple[str, ...]:
+    """Return the labels of a file in the user's order, if there is one."""
+    unknown = [label for label in labels if label not in order]
+    if order and unknown:
+        raise LitebertError(
+            "LB-852",
+            f"{file} has labels that data.labels does not list",
+            received=", ".join(unknown[:_SHOWN_LABELS]),
+            expected=f"only {', '.join(order)}",
+            next="add them to data.labels, or correct the rows",
+        )
+    return order or labels
+
+
+def require_labels(
+    labels: Sequence[str], place: str, column: str, *, fewest: int = 2
+) -> None:
+    """Check that there are enough labels, so that something can be learnt."""
+    if len(labels) < fewest:
+        received = f"{labels[0]} in every row" if labels else "no label in any row"
+        raise LitebertError(
+            "LB-856",
+            f"{place}: column {column} leaves nothing to be learnt",
+            received=received,
+            next="--column label=NAME with another column",
+        )
+
+
+def members_of(cell: object, separator: str | None = None) -> Sequence[object]:
+    """Return the members of a list, or the parts of a text between separators, by
+    default its words.
+    """
+    members = list_of(cell)
+    return (text_of(cell) or "").split(separator) if members is None else members
+
+
+def labels_in(cell: object, text: str) -> list[str]:
+    """Return the labels of a cell that may have several; they are separated by the
+    likeliest mark in a text.
+    """
+    separator = next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
+    labels = (label_of(member) for member in members_of(cell, separator))
+    return [label for label in labels if label is not None]
+
+
+# ---- the guess at columns ------------------------------------------------------------
+
+
+def guess_columns(
+    names: Sequence[str],
+    sample: Sequence[Row],
+    chosen: Columns,
+    readings: Sequence[type[RowReading[Any, Any]]],
+    fallback: type[RowReading[Any, Any]],
+) -> tuple[type[RowReading[Any, Any]], Columns]:
+    """Return how the rows are read, and the columns of each role; what was chosen is
+    kept.
+
+    Of several readings, the first counts that alone has a chosen role, or else that the
+    columns look like.
+    """
+    guess = ColumnGuess(names, sample, chosen)
+    reading = readings[0]
+    if len(readings) > 1:
+        reading = _reading_of(guess, readings) or fallback
+    for role in chosen.names:
+        if role not in reading.roles:
+            roles = ", ".join(reading.roles)
+            raise LitebertError(
+                "LB-841",
+                f"these rows have no {role}",
+                received=f"{role}={','.join(chosen.all(role))}",
+                expected=f"one of {roles}, as these rows look like {reading.what}",
+                next="omit this choice; or name the problem: --problem NAME",
+            )
+    reading.guess(guess)
+    found: dict[Role, Names] = {
+        role: guess.found[role] for role in reading.roles if guess.found.get(role)
+    }
+    return reading, Columns(found, chosen.has_header)
+
+
+def _reading_of(
+    guess: ColumnGuess, readings: Sequence[type[RowReading[Any, Any]]]
+) -> type[RowReading[Any, Any]] | None:
+    for role in guess.chosen.names:
+        with_role = [reading for reading in readings if role in reading.roles]
+        if len(with_role) == 1:
+            return with_role[0]
+    for reading in readings:
+        if reading.are_like(guess):
+            return reading
+    return None
