@@ -192,7 +192,10 @@ def test_labels_on_a_scale_are_read_by_every_reader(
     explained = model.explain("classify", "the cat ran")
     chance = found.values[found.labels[0]]
     assert explained.score == pytest.approx(np.log(chance), abs=1e-4)
-    assert "classifies texts" in model_card(Path("runs/stars/model"))
+    card = model_card(Path("runs/stars/model"))
+    assert "classifies texts" in card
+    assert "a softmax of them means nothing" in card
+    assert "opens only the encoder" in card
     assert shell("evaluate", "runs/stars") == 0
     assert "ordinal" in Path("runs/stars/run.json").read_text()
     assert "distance" in capsys.readouterr().out

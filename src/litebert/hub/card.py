@@ -160,6 +160,7 @@ def model_card(
         name=name,
         calls=calls,
         is_in_transformers=is_theirs,
+        refusal=refusal_of(head),
         architecture=(
             architecture(head, network.state_dict().keys() - loaded.missing)
             if is_theirs
