@@ -32,6 +32,11 @@ def test_the_examples_of_every_command_parse(name: str) -> None:
         command.make_context(command.name or "", words)
 
 
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_never_explains_what_python_does(name: str) -> None:
+    assert "in Python" not in str(LEAVES[name].help).replace("In", "in")
+
+
 # ---- the terminal --------------------------------------------------------------------
 
 

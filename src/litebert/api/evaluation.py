@@ -407,8 +407,9 @@ def predict(
     """Answer every example of a split, or of your own file, in the format of a
     leaderboard.
 
-    Several runs are averaged. In the shell, --output is required; in Python, the
-    answers are also in `rows`.
+    Several runs are averaged. The answers are written to the output.
+
+    In Python, they are also in `rows`, and `output` may be left out.
 
     litebert predict runs/mrpc --data glue --output submission
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers

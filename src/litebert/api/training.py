@@ -95,10 +95,12 @@ def pretrain(
     """Pretrain an ALBERT on texts, or on a corpus, and write a report; repeat the
     command to resume.
 
-    A vocabulary and a corpus are made from the texts first. Settings override the
-    recipe: `train.steps=1000` in the shell, `settings={"train.steps": 1000}` in Python.
-    Whatever can be checked is checked before any work begins. A dry run measures a few
-    steps and writes nothing; in Python, its result has a `plan`.
+    A vocabulary and a corpus are made from the texts first. Settings such as
+    train.steps=1000 override the recipe. Whatever can be checked is checked before any
+    work begins. A dry run measures a few steps and writes nothing.
+
+    In Python, settings are given as `settings={"train.steps": 1000}`, and the result of
+    a dry run has a `plan`.
 
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
@@ -429,8 +431,9 @@ def finetune(
     """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file;
     repeat the command to resume.
 
-    Without a model, training starts from the packaged one. In Python, `run.seeds` has a
-    run for each seed.
+    Without a model, training starts from the packaged one.
+
+    In Python, `run.seeds` has a run for each seed.
 
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     litebert finetune mrpc --model models/mine --data glue

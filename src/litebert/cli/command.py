@@ -176,13 +176,16 @@ def is_setting(word: str) -> bool:
 
 
 def help_of(docstring: str) -> str:
-    """Return the help of a command: its docstring; paragraphs of example commands keep
-    their line breaks.
+    """Return the help of a command: its docstring without the paragraphs about Python;
+    paragraphs of example commands keep their line breaks.
     """
-    paragraphs = inspect.cleandoc(docstring).split("\n\n")
-    return "\n\n".join(
-        f"\b\n{each}" if each.startswith("litebert ") else each for each in paragraphs
-    )
+    paragraphs = list[str]()
+    for paragraph in inspect.cleandoc(docstring).split("\n\n"):
+        if paragraph.startswith("litebert "):
+            paragraphs.append(f"\b\n{paragraph}")
+        elif not paragraph.startswith("In Python"):
+            paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
 
 
 # ---- output --------------------------------------------------------------------------

@@ -377,8 +377,10 @@ class Model:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
         The shape is (texts, H), or (H,) for a single string. Texts longer than the
-        model can read are cut at their end: in Python, `too_long` finds them. There,
-        `embed_batches` reads more texts than fit in memory.
+        model can read are cut at their end.
+
+        In Python, `too_long` finds the texts that are cut, and `embed_batches` reads
+        more texts than fit in memory.
 
         All options default to the sentence-transformers settings of the folder, or to
         the mean of all tokens, not normalised; `max_length` counts [CLS] and [SEP].
