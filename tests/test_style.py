@@ -144,7 +144,8 @@ def test_the_page_of_errors_is_that_of_the_code_with_the_advice_of_every_branch(
     )
     assert (ROOT / "docs/errors.md").read_text("utf-8") == shown
     assert (
-        shown.count("| LB-843 |") == 2 and "which has this head / use a model that litebert pretrained" in shown
+        shown.count("| LB-843 |") == 2
+        and "which has this head / use a model that litebert pretrained" in shown
     )
 
 
