@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import random
+import re
 import struct
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.nn import AlbertForPretraining
 from tests.memory import memory_below, run_in_child
-from tests.networks import SHAPE, drawn
+from tests.networks import SHAPE, drawn, random_model
 from tests.waiting import ends_quickly
 
 CONFIG = AlbertConfig(**SHAPE, vocab_size=90)
@@ -174,6 +175,28 @@ def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(
     assert "model.safetensors has no hash" in note
     write_folder(ModelFolder(read_folder(folder).network), folder)
     assert weights.read_bytes() == data
+
+
+def test_of_shards_without_hashes_the_note_names_one_that_is_there(
+    tmp_path: Path,
+) -> None:
+    random_model("AlbertModel").save_pretrained(tmp_path, max_shard_size="10KB")
+    assert not (tmp_path / "model.safetensors").exists()
+    (note,) = read_folder(tmp_path).notes
+    assert re.match(r"model-00001-of-\d{5}\.safetensors and \d+ more has no hash", note)
+
+
+def test_doubts_about_published_models_are_not_those_of_our_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = (CONFIG.hidden_size, CONFIG.num_hidden_layers)
+    monkeypatch.setattr("litebert.folder.config.PUBLISHED_SHAPES", {shape})
+    own = CONFIG.model_copy(update={"hidden_act": "gelu"})
+    write_folder(ModelFolder(drawn(AlbertForPretraining(own))), tmp_path)
+    assert not read_folder(tmp_path).notes
+    path = tmp_path / "model.safetensors"
+    save_file(load_file(path), path)  # as others do
+    assert any("tanh form" in note for note in read_folder(tmp_path).notes)
 
 
 def test_a_large_tensor_that_no_network_uses_is_not_read(weights: Path) -> None:

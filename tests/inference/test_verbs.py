@@ -343,6 +343,22 @@ def test_the_score_is_that_of_the_verbs_answer() -> None:
     )
 
 
+def test_explaining_a_filling_scores_all_pieces_that_spell_it_as_fill_does() -> None:
+    model = litebert.load()
+    text = "The capital of France is [MASK]."
+    best = model.fill(text, top=3)
+    ids = model.tokenizer.first_alike
+    twice = [
+        word
+        for word in best
+        if (ids == ids[model.tokenizer.id(f"▁{word.words[0]}")]).sum() > 1
+    ]
+    assert twice, "none of these words is spelt by two pieces"
+    for filling in best:
+        explained = model.explain("fill", text, answer=filling.words[0])
+        assert math.exp(explained.score) == pytest.approx(filling.probability, rel=1e-3)
+
+
 def test_explaining_leaves_the_network_that_threads_share_unchanged() -> None:
     model = _model(None)
     before = model.embed(PHRASES)

@@ -476,8 +476,9 @@ class Model:
         """Return the indices of the texts, or pairs, that are longer than the model can
         read at once.
 
-        `order`, `embed`, `classify` and `choose` cut these at the end. A folder of
-        sentence-transformers may limit single texts to less; its default prompt counts.
+        `order`, `embed`, `classify` and `choose` cut these at the end. For a model
+        without a task head, single texts have the limit of `embed`, which a folder of
+        sentence-transformers may set lower, and its default prompt counts.
         """
         columns = [
             column
@@ -486,7 +487,8 @@ class Model:
         ]
         longest = self.network.config.max_position_embeddings
         prompt = ""
-        if len(columns) == 1:
+        has_head = getattr(self.network, "head_config", None) is not None
+        if len(columns) == 1 and not has_head:
             longest = min(longest, self.vectors.max_length or longest)
             prompt = self.vectors.prompt()
         # next to [CLS] and each [SEP]
