@@ -50,12 +50,13 @@ def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(
         "tf_model.h5",
         "run.py",
         "onnx/model.safetensors",
-        "2_Dense/model.safetensors",
+        "2_Dense/pytorch_model.bin",
     )
     files |= dict.fromkeys(others, b"x") | {
         "README.md": b"#",
         "modules.json": b"[]",
         "1_Pooling/config.json": b"{}",
+        "2_Dense/model.safetensors": b"y",
     }
     shown = litebert("hub", "pull", "me/small@main", "--json").json
     assert_matches_schema("hub pull", shown)
@@ -69,6 +70,7 @@ def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(
         "README.md",
         "modules.json",
         "1_Pooling/config.json",
+        "2_Dense/model.safetensors",
     }
     assert all((folder / name).read_bytes() == files[name] for name in known)
     before = hash_model(folder)
