@@ -79,7 +79,7 @@ def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(
         assert (hash_model(folder) == before) == (name[0] != "1"), name
     assert (
         sum(request.startswith("GET /me/small/resolve") for request in hub.requests)
-        == len(known) + 3
+        == len(known) + 4
     )
 
 

@@ -71,10 +71,11 @@ class DenseLayer:
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Return the outputs for vectors of shape (texts, inputs)."""
-        weight = self.weight.to(vectors.device)
-        bias = None if self.bias is None else self.bias.to(vectors.device)
-        outputs: Tensor = _ACTIVATIONS[self.activation](F.linear(vectors, weight, bias))
-        return outputs
+        outputs = F.linear(vectors, self.weight.to(vectors.device))
+        if self.bias is not None:
+            outputs = outputs + self.bias.to(vectors.device)
+        activated: Tensor = _ACTIVATIONS[self.activation](outputs)
+        return activated
 
 
 @dataclass(frozen=True)
@@ -270,10 +271,11 @@ def _add_prompts(vectors: SentenceVectors, table: dict[str, Json]) -> SentenceVe
     """Add the prompts, the similarity and the number of dimensions that are kept."""
     read = _Prompts.model_validate(table)
     prompts = {name: text or "" for name, text in (read.prompts or {}).items()}
-    is_known = read.similarity_fn_name in get_args(Similarity)
+    similarity = read.similarity_fn_name
     # others are of models with several vectors per text; sentence-transformers
     # ignores them, too
-    similarity = read.similarity_fn_name if is_known else "cosine"
+    if similarity not in get_args(Similarity):
+        similarity = "cosine"
     return replace(
         vectors,
         prompts=prompts,
@@ -290,8 +292,9 @@ def _longest(folder: Path, settings: dict[str, Json]) -> int | None:
     by_tokenizer = _table(folder, _TOKENIZER_FILE).get("model_max_length")
     longest = settings.get("max_seq_length") or by_tokenizer
     # at least one piece between [CLS] and [SEP]
-    is_chosen = isinstance(longest, int) and 3 <= longest <= _LONGEST
-    return cast(int, longest) if is_chosen else None
+    if isinstance(longest, int) and 3 <= longest <= _LONGEST:
+        return longest
+    return None
 
 
 def _read_dense(folder: Path) -> DenseLayer:
