@@ -2,6 +2,7 @@
 sentence-transformers and by us, it gives the same vectors.
 """
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.sentence_transformer.modules import (
     Normalize,
@@ -169,6 +170,38 @@ def test_every_kind_of_folder_opens_and_keeps_its_vectors_through_every_writer(
     for name, transform in COMMANDS.items():
         transform(source, tmp_path / name)
         same_vectors(tmp_path / name, expected, 2e-5)
+
+
+@pytest.mark.parametrize("num_labels", [1, 3])
+def test_a_cross_encoder_classifies_pairs_before_and_after_every_writer(
+    tmp_path: Path, bert: Path, num_labels: int
+) -> None:
+    theirs = random_model(
+        "BertForSequenceClassification",
+        vocab_size=len(SPECIAL) + len(WORDS),
+        max_position_embeddings=48,
+        num_labels=num_labels,
+    )
+    shutil.copytree(bert, tmp_path / "base")
+    theirs.save_pretrained(tmp_path / "base")
+    source = tmp_path / "source"
+    CrossEncoder(str(tmp_path / "base"), device="cpu").save_pretrained(str(source))
+    pairs = [("the cat sat", "on the mat"), ("a dog", "unseen cats ran .")]
+    firsts, seconds = zip(*pairs, strict=True)
+    expected = CrossEncoder(str(source), device="cpu").predict(pairs)
+    shares = torch.from_numpy(expected).softmax(-1).numpy()
+    for name, transform in COMMANDS.items():
+        transform(source, tmp_path / name)
+    for name in ("source", *COMMANDS):
+        again = CrossEncoder(str(tmp_path / name), device="cpu")
+        np.testing.assert_allclose(again.predict(pairs), expected, atol=1e-5)
+        answers = litebert.load(tmp_path / name).classify(firsts, seconds)
+        values = np.array([[*answer.values.values()] for answer in answers])
+        if num_labels == 1:  # ours is the number itself, theirs its sigmoid
+            found = 1 / (1 + np.exp(-values[:, 0]))
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+        else:
+            np.testing.assert_allclose(values, shares, atol=1e-5)
 
 
 def test_an_eight_bit_copy_makes_vectors_as_the_model_does(

@@ -201,6 +201,8 @@ def read_sentence_vectors(
     data = read_capped(path, _LIMIT, command=f"ls {quote(str(folder))}")
     try:
         modules = _MODULES.validate_json(data)
+        if _is_of_task(modules):
+            return None
         pooling, dense, has_normalize = _arrange(modules)
         settings = _table(folder, _SETTINGS_FILE)
         _check_case(folder, settings)
@@ -224,6 +226,15 @@ def read_sentence_vectors(
             " a normalization",
             next=f"to use only the encoder, delete {path}",
         ) from error
+
+
+def _is_of_task(modules: list[_Module]) -> bool:
+    """Return whether a folder has a whole model of transformers with its task head, as
+    a CrossEncoder has: it makes no vectors.
+    """
+    return [module.kind for module in modules] == ["Transformer"] and (
+        not modules[0].path
+    )
 
 
 def _arrange(modules: list[_Module]) -> tuple[_Module, list[_Module], bool]:
