@@ -140,17 +140,19 @@ def _pretrain(
     place: Path, *words: object, **how: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the command without HOME, in another time zone and an ASCII locale."""
-    environment = {
+    source = Path(__file__).parents[2] / "src"
+    changed = {
         "PATH": os.defpath,
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
-    }
-    environment |= {
+        "PYTHONPATH": str(source),
         "TZ": "Pacific/Kiritimati",
         "LC_ALL": "C",
         "PYTHONCOERCECLOCALE": "0",
         "PYTHONUTF8": "0",
     }
+    # what else is set may choose the kernels, as it does in this process
+    environment = {**os.environ, **changed}
+    environment.pop("HOME", None)
     command = [sys.executable, "-m", "litebert", "pretrain", *TINY, *map(str, words)]
     return subprocess.run(
         command, cwd=place, env=environment, capture_output=True, check=False, **how
