@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -46,7 +47,8 @@ from benchmarks.steps import (
 )
 from benchmarks.texts import Texts, made_up
 from litebert.config import AlbertConfig, TrainConfig, preset
-from litebert.fast import checkpoint_gradients, pack
+from litebert.device import choose_device, device_at
+from litebert.fast import attention, checkpoint_gradients, compile_steps, pack
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.tasks.pretraining import Pretraining
 
@@ -181,21 +183,32 @@ class Bench:
         first = next(iter(runs))
         for name, seconds in taken.items():
             rate = runs[name].tokens / seconds
-            self.figure(name, rate, "tokens/s", share=runs[name].flops / seconds / peak)
+            flops = runs[name].flops / seconds
+            self.figure(name, rate, "tokens/s", share=flops / peak)
+            by_data_sheet = device_at(self.device).peak_flops
+            if by_data_sheet:
+                self.figure(f"MFU, {name}", flops / by_data_sheet)
             if name != first:
                 self.figure(
                     f"times {name}", runs[first].tokens / taken[first] / rate, "x"
                 )
 
-    def our_run(self, texts: Texts, *, is_checkpointed: bool = False) -> Run:
+    def our_run(
+        self,
+        texts: Texts,
+        *,
+        is_checkpointed: bool = False,
+        is_compiled: bool = False,
+        is_padded: bool = False,
+    ) -> Run:
         network = self.network()
         if is_checkpointed:
             checkpoint_gradients(network.albert)
-        return Run(
-            our_step(network, texts, by_trainer=False),
-            texts.num_tokens,
-            step_flops(self.config, texts),
-        )
+        if is_compiled:
+            compile_steps(network.albert)
+        step = our_step(network, texts, by_trainer=False)
+        call = with_padding(step) if is_padded else step
+        return Run(call, texts.num_tokens, step_flops(self.config, texts))
 
     def their_run(self, texts: Texts, *, is_compiled: bool = False) -> Run:
         network = self.their_network()
@@ -209,6 +222,16 @@ class Bench:
             texts.num_tokens,
             step_flops(self.config, texts),
         )
+
+
+def with_padding(step: Callable[[], object]) -> Callable[[], object]:
+    """Return a step whose attention pads, as on GPUs without flash attention."""
+
+    def call() -> object:
+        with patch.object(attention, "variable", attention.padded):
+            return step()
+
+    return call
 
 
 def equal_losses(bench: Bench) -> None:
@@ -241,6 +264,8 @@ def equal_losses(bench: Bench) -> None:
 def pretraining(bench: Bench, length: int) -> None:
     texts = bench.fixed(length)
     runs = {OURS: bench.our_run(texts)}
+    if bench.is_cuda or not bench.is_smoke:  # a compiler takes minutes on a CPU
+        runs[f"{OURS}, compiled"] = bench.our_run(texts, is_compiled=True)
     if bench.has_transformers:
         runs |= {
             THEIRS: bench.their_run(texts),
@@ -260,6 +285,7 @@ def ragged_lengths(bench: Bench) -> None:
         texts = bench.ragged(mean, longest)
         runs = {
             f"{OURS}, {mix}": bench.our_run(texts),
+            f"{OURS}, {mix}, padded attention": bench.our_run(texts, is_padded=True),
             f"{OURS}, all {longest}": bench.our_run(bench.fixed(longest)),
         }
         if bench.has_transformers:
@@ -292,15 +318,16 @@ def encoders(bench: Bench, texts: Texts) -> dict[str, Callable[[], torch.Tensor]
 
 
 def inference(bench: Bench) -> None:
-    """Measure throughput at length 128, and milliseconds of small batches."""
-    texts = bench.fixed(128)
-    flops = forward_flops(bench.config, texts.lengths)
-    bench.rates(
-        {
-            name: Run(call, texts.num_tokens, flops)
-            for name, call in encoders(bench, texts).items()
-        }
-    )
+    """Measure throughput at lengths 128 and 512, and milliseconds of small batches."""
+    for length in (128, 512):
+        texts = bench.fixed(length)
+        flops = forward_flops(bench.config, texts.lengths)
+        bench.rates(
+            {
+                f"{name}, {length}": Run(call, texts.num_tokens, flops)
+                for name, call in encoders(bench, texts).items()
+            }
+        )
     for count, length in ((1, 16), (1, 128), (8, 128)):
         small = encoders(bench, bench.fixed(length, count * length))
         waited = {
@@ -411,8 +438,7 @@ def main() -> int:
         "--smoke", action="store_true", help="one small round, to check that it runs"
     )
     options = parser.parse_args()
-    torch.set_float32_matmul_precision("high")
-    device = torch.device(options.device)
+    device = choose_device(options.device).place
     tokens = options.tokens
     name = platform.machine()
     if device.type == "cuda":
@@ -431,7 +457,8 @@ def main() -> int:
         options.smoke,
         installed("transformers") is not None,
     )
-    failures = measure(bench, options.sections)
+    with device_at(device).computing(torch.bfloat16):
+        failures = measure(bench, options.sections)
     machine = {
         "device": name,
         "python": platform.python_version(),

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from litebert.cli.command import command_of
 from litebert.config import ObjectiveConfig, PretrainConfig
+from litebert.device import choose_device
 from litebert.files import read_json, write_json, write_text
 from litebert.folder import SentenceVectors, read_folder, write_folder
 from litebert.folder.config import settings_of_weights
@@ -59,7 +60,7 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
         for start in range(0, (NUM_TEXTS + NUM_CHECKED) // len(corpora), 100):
             masked = loader.samples(start, start + 100)
             masked.ids[masked.masked_positions] = masked.masked_ids
-            (work,) = micro_batches(masked, None, torch.device("cpu"))
+            (work,) = micro_batches(masked, None, choose_device("cpu"))
             *_, hidden = network.albert.states(work.batch)
             states.append(hidden[work.batch.first_tokens].double())
             vectors.append(

@@ -80,17 +80,19 @@ turn_off_telemetry()  # before anything can import the packages that would send 
 def load(
     path: str | Path | None = None,
     *,
-    precision: "Precision" = "fp32",
+    device: str = "auto",
+    precision: "Precision | None" = None,
     depth: int | None = None,
     backend: "Backend" = "torch",
 ) -> "Model":
     """Load a model; `Model.verbs` lists the verbs that its heads support.
 
     `path` is a model folder, a run or a name on the Hub; without it, the model that
-    comes with the package is loaded. `precision="bf16"` is several times faster where
-    the hardware supports it; `depth` is the number of steps to apply, for a model
-    trained with `train.exits`. `backend="auto"` computes attention and single short
-    texts with onnxruntime if it is installed and faster.
+    comes with the package is loaded. `device` is where it computes: "auto" is the GPU
+    if there is one. `precision="bf16"` is several times faster where the hardware
+    supports it, and the default on a GPU that does. `depth` is the number of steps to
+    apply, for a model trained with `train.exits`. `backend="auto"` computes attention
+    and single short texts with onnxruntime if it is installed and faster.
 
     >>> model = load()
     >>> len(model.fill("It was a [MASK] day.", top=3))
@@ -98,7 +100,9 @@ def load(
     """
     from litebert.inference import Model
 
-    return Model.load(path, precision=precision, depth=depth, backend=backend)
+    return Model.load(
+        path, device=device, precision=precision, depth=depth, backend=backend
+    )
 
 
 def __getattr__(name: str) -> object:

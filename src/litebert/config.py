@@ -34,8 +34,11 @@ Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "l
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16", "fp16"]
 InferencePrecision = Annotated[
-    Literal["fp32", "bf16"], "bf16 is several times faster where supported, within 1 %."
+    Literal["fp32", "bf16"] | None,
+    "bf16 is several times faster where supported, within 1 %; by default bf16 on a GPU"
+    " that has it, otherwise fp32.",
 ]
+DeviceName = Annotated[str, "auto (the GPU if there is one), cpu, cuda, cuda:N or mps."]
 Backend = Literal["torch", "onnxruntime", "auto"]
 """What computes attention and single short texts; auto is onnxruntime if it is
 installed and faster.
@@ -536,16 +539,23 @@ class TrainConfig(Section):
     micro_batch_size: int | None = Field(
         None, ge=1, description="sequences computed at once; unset: the whole batch"
     )
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
-        "fp32",
+    precision: Literal["auto", "fp32", "bf16", "fp16"] | None = Field(
+        None,
         description=(
-            "of activations; auto: the faster of fp32 and bf16; fp16: with a scaled"
-            " loss, on older GPUs"
+            "of activations; unset: bf16 on a GPU that has it, else fp32; auto: the"
+            " faster of the two; fp16: with a scaled loss, on older GPUs"
         ),
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
     gradient_checkpointing: bool = Field(
         False, description="recompute blocks in the backward pass"
+    )
+    compile: bool = Field(
+        False,
+        description="compile what follows attention in each step (torch.compile)",
+    )
+    deterministic: bool = Field(
+        False, description="on a GPU, use only kernels that repeat the same bits"
     )
     seed: int = Field(
         12_345, ge=0, lt=2**63, description="the single seed of all randomness"

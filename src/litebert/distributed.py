@@ -53,6 +53,8 @@ class World:
 
     def totals(self, *numbers: float) -> list[float]:
         """Add up each number over all processes, in float64, so counts are exact."""
+        if self.size == 1:
+            return [float(number) for number in numbers]
         held = torch.tensor(numbers, dtype=torch.float64)
         self.sum_([held])
         return list(map(float, held))
@@ -113,6 +115,8 @@ ALONE = World()
 def _connection_errors() -> Iterator[None]:
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise  # the sum did not fit into the GPU of this process
     except RuntimeError as error:
         what = "another process of this run has ended"
         advice = "see its message; rerun the command to resume"
@@ -145,26 +149,23 @@ def _incomplete(error: ValueError) -> LitebertError:
 
 
 @contextmanager
-def join_world(device: torch.device) -> Iterator[World]:
-    """Connect to the other processes, if there are any, for the duration of the block.
+def join_world(sums_by: str) -> Iterator[World]:
+    """Connect to the other processes, if there are any, for the duration of the block;
+    `sums_by` is the back end for sums (`Device.sums_by`).
 
-    Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. If the block
-    succeeds, all processes disconnect together. If it raises, the others meet a broken
-    connection in their next sum and stop.
+    If the block succeeds, all processes disconnect together. If it raises, the others
+    meet a broken connection in their next sum and stop.
     """
     if world_size() == 1:
         yield ALONE
         return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
     try:
         store, rank, size = _rendezvous()
         # each run in this process has its own keys
         store = PrefixStore(f"litebert/{store.add(f'visits/{rank}', 1)}", store)
-        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         timeout = timedelta(seconds=SUM_SECONDS)
         dist.init_process_group(
-            backend, store=store, rank=rank, world_size=size, timeout=timeout
+            sums_by, store=store, rank=rank, world_size=size, timeout=timeout
         )
     except RuntimeError as error:
         what = (

@@ -170,9 +170,10 @@ def as_litebert_error(error: BaseException) -> LitebertError | None:
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
     ):
         advice = "lower train.micro_batch_size or --batch-size, or use a smaller model"
+        is_of_gpu = "CUDA" in str(error) or "MPS" in str(error)
         return ResourceError(
             "LB-007",
-            "out of memory",
+            "the GPU is out of memory" if is_of_gpu else "out of memory",
             received=str(error) or type(error).__name__,
             next=advice,
         )

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from litebert.config import OptimConfig
+from litebert.device import device_at
 from litebert.errors import LitebertError, did_you_mean, format_count
 from litebert.plugins import OPTIMIZERS
 
@@ -284,16 +285,9 @@ def orthogonalise(matrix: Tensor) -> Tensor:
     fast, with the quintic that moves singular values into about [0.7, 1.2] (Jordan,
     2024). A zero matrix stays zero.
     """
-    device = matrix.device
-    if device.type == "cuda":
-        has_bf16 = torch.cuda.get_device_capability(device) >= (8, 0)
-    else:
-        has_bf16 = device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()
     is_tall = matrix.shape[0] > matrix.shape[1]
-    # for a smaller Gram matrix
-    x = (matrix.T if is_tall else matrix).to(
-        torch.bfloat16 if has_bf16 else matrix.dtype
-    )
+    wide = matrix.T if is_tall else matrix  # for a smaller Gram matrix
+    x = wide.to(device_at(matrix.device).product_dtype)
     x = x / (x.norm() + 1e-7)  # so that no singular value is above 1
     a = 3.4445
     b = -4.7750

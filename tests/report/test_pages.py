@@ -28,6 +28,7 @@ from litebert.config import (
     PretrainConfig,
     TrainConfig,
 )
+from litebert.device import choose_device
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, write_json, write_text
 from litebert.folder.config import write_config
@@ -47,7 +48,9 @@ def start_run(
     """Start a run of 40 steps with settings and their origins."""
     settings = {name: Setting(value, origin) for name, (value, origin) in given.items()}
     begin(folder, resolve(kind, settings), data={"tokenizer": "a1b2c3", **data})
-    return RunLog(Session(folder), TrainConfig(steps=40), is_quiet=True)
+    return RunLog(
+        Session(folder), TrainConfig(steps=40), choose_device("cpu"), is_quiet=True
+    )
 
 
 def pretrained(

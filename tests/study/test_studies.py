@@ -19,11 +19,12 @@ import torch
 from litebert import evaluate
 from litebert.config import PRESETS, AlbertConfig, PretrainConfig, preset
 from litebert.errors import LitebertError
+from litebert.flops import forward_flops
 from litebert.inference import Model
 from litebert.inference.measures import blimp, retrieval, sts
 from litebert.nn import Albert, Batch
 from litebert.settings import resolve, settings_from_words
-from litebert.study import PAPER_PARAMETERS, forward_flops, sizes_of
+from litebert.study import PAPER_PARAMETERS, sizes_of
 from litebert.study.ablation import (
     Ablation,
     Scale,

@@ -18,6 +18,7 @@ from transformers import AlbertForPreTraining
 import litebert
 from litebert.api.settings import flags, recipe_settings
 from litebert.config import AlbertConfig, PretrainConfig, TrainConfig, preset
+from litebert.device import choose_device
 from litebert.distributed import ALONE
 from litebert.errors import LitebertError
 from litebert.fast.losses import count_right, masked_loss
@@ -67,7 +68,9 @@ def task() -> Pretraining:
 def losses(
     task: Pretraining, batch: PretrainingBatch = BATCH, size: int | None = None
 ) -> list[Loss]:
-    return [task.loss(work) for work in micro_batches(batch, size, torch.device("cpu"))]
+    return [
+        task.loss(work) for work in micro_batches(batch, size, choose_device("cpu"))
+    ]
 
 
 @pytest.mark.parametrize("orders", [[0, 1], [NO_LABEL, 1]])
@@ -506,7 +509,7 @@ def test_a_student_begins_on_the_cpu_and_learns_on_any_device(
     sources = Sources.open(resolved.config)
     config, _ = complete(resolved, sources, tmp_path)
     teacher = Teacher.load(teacher_folder, sources.tokenizer, dtype=torch.float32)
-    network = new_network(config, sources, teacher)
+    network = new_network(config, sources, teacher, torch.float32)
     network.to("meta").train()
     teacher.encoder.to("meta")
     monkeypatch.setattr(

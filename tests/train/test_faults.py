@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from litebert.config import OptimConfig, TrainConfig
+from litebert.device import choose_device
 from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError
 from litebert.folder import read_folder
 from litebert.optim import build_optimizer
@@ -508,7 +509,7 @@ def test_a_terminal_shows_a_progress_bar_that_lines_replace(
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr("litebert.train.run.STATUS_SECONDS", 0.0)
-    progress = RunLog(Session(tmp_path), TrainConfig(steps=40))
+    progress = RunLog(Session(tmp_path), TrainConfig(steps=40), choose_device("cpu"))
     for step in range(1, 11):
         progress.advance(step, 40)
     progress.say("held out")

@@ -68,7 +68,8 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
     _: KW_ONLY
     pooling: Pooling | None = None
     normalize: bool | None = None
-    precision: Precision = "fp32"
+    device: str = "auto"
+    precision: Precision | None = None
 
     def fit(self, X: Sequence[str], y: object = None) -> Self:  # noqa: ARG002, N803
         """Check the texts; no parameter depends on them."""
@@ -88,7 +89,7 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 
     @cached_property
     def _model(self) -> Model:
-        return Model.load(self.model, precision=self.precision)
+        return Model.load(self.model, device=self.device, precision=self.precision)
 
 
 @dataclass(eq=False, repr=False)
@@ -105,7 +106,8 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     epochs: float | None = None
     seed: int = 12_345
     settings: Overrides | None = None
-    precision: Precision = "fp32"
+    device: str = "auto"
+    precision: Precision | None = None
 
     def fit(self, X: Sequence[str], y: Sequence[object]) -> Self:  # noqa: N803
         """Fine-tune on texts with one label each; there must be at least two
@@ -173,4 +175,4 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         with TemporaryDirectory() as scratch:
             for name, data in self.files_.items():
                 write_stream(Path(scratch) / name, [data])
-            return Model.load(scratch, precision=self.precision)
+            return Model.load(scratch, device=self.device, precision=self.precision)

@@ -22,7 +22,13 @@ from litebert.api.settings import (
     require_types,
 )
 from litebert.api.training import finetune
-from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
+from litebert.config import (
+    DeviceName,
+    ObjectiveConfig,
+    Precision,
+    PretrainConfig,
+    TrainConfig,
+)
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError, no_such_name, say
 from litebert.files import require_new, write_bytes, write_text
@@ -89,9 +95,9 @@ class Evaluation:
 
 # which each kind of evaluation uses, besides those of all; any other is refused
 _OPTIONS = {
-    "a fine-tuned model": ("split", "task", "columns", "precision", "depth"),
-    "a pretrained model": ("columns", "precision"),
-    "a measure without fine-tuning": ("on", "limit", "precision"),
+    "a fine-tuned model": ("split", "task", "columns", "device", "precision", "depth"),
+    "a pretrained model": ("columns", "device", "precision"),
+    "a measure without fine-tuning": ("on", "limit", "device", "precision"),
     "a prediction file": ("predictions", "null_odds"),
 }
 
@@ -113,6 +119,7 @@ def evaluate(
     split: Annotated[str | None, "Any split of the task; dev by default."] = None,
     task: TaskName = None,
     columns: Columns = (),
+    device: DeviceName = "auto",
     precision: Activations = None,
     depth: Annotated[
         int | None,
@@ -165,7 +172,7 @@ def evaluate(
         is_used = name in ("models", "data", "quiet", *_OPTIONS[kind]) and not (
             name == "task" and run
         )
-        if not is_used and value not in (None, (), []):
+        if not is_used and value not in (None, (), [], "auto"):
             flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
             nothing = f"{flag} has nothing to act on"
             received = f"{flag} for {kind}"
@@ -179,16 +186,22 @@ def evaluate(
             next="litebert evaluate --help",
         )
     if kind == "a fine-tuned model":
-        how = {"task": task, "columns": columns, "precision": precision, "depth": depth}
+        how = {
+            "task": task,
+            "columns": columns,
+            "device": device,
+            "precision": precision,
+            "depth": depth,
+        }
         return _evaluate_finetuned(chosen, data, split, quiet, **how)
     if kind == "a pretrained model":
-        return _evaluate_pretrained(chosen[0], data, columns, precision)
+        return _evaluate_pretrained(chosen[0], data, columns, device, precision)
     assert data is not None
     if on is not None:
         from litebert.inference import Model
         from litebert.inference.measures import MEASURES
 
-        model = Model.load(chosen[0], precision=precision or "fp32")
+        model = Model.load(chosen[0], device=device, precision=precision)
         return Evaluation({on: MEASURES[on](model, Path(data), limit=limit)})
     from litebert.tasks.named.questions import score_predictions
 
@@ -251,9 +264,11 @@ def _evaluate_pretrained(
     path: str,
     data: str | Path | None,
     columns: Sequence[str],
+    device_name: str,
     precision: Precision | None,
 ) -> Evaluation:
-    from litebert.fast import DTYPES, refuse_non_finite
+    from litebert.device import choose_device, move_network
+    from litebert.fast import refuse_non_finite
     from litebert.folder import fill_gaps, read_folder
     from litebert.inference.finetuned import precision_of, recorded_config
     from litebert.nn import AlbertForPretraining
@@ -263,7 +278,9 @@ def _evaluate_pretrained(
     run = Run.of(path)
     folder = locate(path)
     config = None if run is None else recorded_config(PretrainConfig, run)
-    loaded = read_folder(folder, dtype=DTYPES[precision or precision_of(config)])
+    device = choose_device(device_name)
+    dtype = device.dtype(precision or precision_of(config))
+    loaded = read_folder(folder, dtype=dtype)
     of_order = {
         name
         for name in loaded.missing
@@ -281,6 +298,7 @@ def _evaluate_pretrained(
         )
         raise LitebertError("LB-927", what, received=received, next=advice)
     fill_gaps(loaded)  # the logits of a missing head are computed, but not measured
+    move_network(loaded.network, device)
     refuse_non_finite(loaded.network)
     said: tuple[str, ...] = ()
     if data is None:
@@ -399,6 +417,7 @@ def predict(
     ] = None,
     task: TaskName = None,
     columns: Columns = (),
+    device: DeviceName = "auto",
     precision: Activations = None,
     output: Annotated[str | Path | None, "Folder to write.", Required] = None,
     force: Annotated[bool, "Replace existing answers."] = False,
@@ -425,7 +444,13 @@ def predict(
         require_new(Path(output), force=None if force else False)
     with progress("examples predicted", is_quiet=quiet) as advance:
         opened = _open_models(
-            chosen, quiet, advance, task=task, columns=columns, precision=precision
+            chosen,
+            quiet,
+            advance,
+            task=task,
+            columns=columns,
+            device=device,
+            precision=precision,
         )
         dataset = opened[0].dataset
         # never the training file, unless it is given

@@ -121,7 +121,9 @@ class Run(on_disk.Run):
             write_report(run.folder)
         return write_report(self.folder)
 
-    def model(self, *, precision: "Precision" = "fp32") -> Model:
+    def model(
+        self, *, device: str = "auto", precision: "Precision | None" = None
+    ) -> Model:
         """Load the model of the last step; the model of the best evaluation is in
         `folder / "best"`.
         """
@@ -131,7 +133,7 @@ class Run(on_disk.Run):
                 "run.seeds[0].model()" if self.seeds else "rerun the command to resume"
             )
             raise LitebertError("LB-922", f"{path} does not exist yet", next=advice)
-        return Model.load(path, precision=precision)
+        return Model.load(path, device=device, precision=precision)
 
     def __fspath__(self) -> str:  # litebert.load(run), litebert.evaluate(run)
         return str(self.folder)

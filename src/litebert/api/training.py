@@ -44,8 +44,8 @@ from litebert.tokenizer.models import Normalizer
 # whatever needs torch is imported where it is used: `litebert pretrain --help` loads
 # none
 if TYPE_CHECKING:
+    from litebert.train.estimate import Estimate
     from litebert.train.finetune import Prepared
-    from litebert.train.loop import Estimate
 
 # The options that `pretrain` and `distil` share, with their help in the shell.
 CorpusFolder = Annotated[
@@ -106,10 +106,10 @@ def pretrain(
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     """
     require_types(pretrain, locals())
+    from litebert.device import choose_device
     from litebert.distributed import join_world
     from litebert.train import pretrain as pretraining
-    from litebert.train.loop import tokens_of_step
-    from litebert.train.run import choose_device
+    from litebert.train.estimate import tokens_of_step
     from litebert.train.sources import Sources, check_data, shares_of
 
     # checks that are possible before any work
@@ -233,7 +233,8 @@ def pretrain(
 
     if dry_run:
         return Run(folder, plan=plan()[1])
-    with join_world(choose_device(resolved.config.train.device)) as world:
+    device = choose_device(resolved.config.train.device)
+    with join_world(device.sums_by) as world:
         quiet = quiet or not world.is_first
         was_finished = Run(folder).is_finished
         if not was_finished and not quiet:
@@ -377,12 +378,12 @@ def _threads_of(train: TrainConfig) -> str:
 
 def _memory_of(needs: "Estimate", train: TrainConfig) -> str:
     """Say how much memory a run will need, and whether this process may use so much."""
-    from litebert.train.run import choose_device
+    from litebert.device import choose_device
 
     needed = f"{needs.memory_bytes / 2**30:.2f} GiB"
     usable = cpu.usable_memory()
     is_enough = needs.memory_bytes < usable or not usable
-    if is_enough or choose_device(train.device).type != "cpu":
+    if is_enough or not choose_device(train.device).is_cpu:
         return needed
     owner = "this machine has"
     if cpu.find_memory_limit() is not None:
@@ -439,10 +440,10 @@ def finetune(
     litebert finetune mrpc --model models/mine --data glue
     """
     require_types(finetune, locals())
+    from litebert.device import choose_device
     from litebert.distributed import join_world
     from litebert.tasks.named import require_task
     from litebert.train import finetune as fine_tuning
-    from litebert.train.run import choose_device
 
     path = Path(task)
     own = path if path.suffix or path.is_file() else None
@@ -547,7 +548,8 @@ def finetune(
 
     if dry_run:
         return Run(folder, plan=plan()[1])
-    with join_world(choose_device(resolved.config.train.device)) as world:
+    device = choose_device(resolved.config.train.device)
+    with join_world(device.sums_by) as world:
         quiet = quiet or not world.is_first
         was_finished = all(Run(each).is_finished for each in trained)
         prepared = None

@@ -171,6 +171,9 @@ def doctor() -> Shown[list[Check]]:
     """
     import torch
 
+    from litebert.device import choose_device
+
+    device = choose_device()
     free = free_bytes(Path.cwd())
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     missing = ", ".join(name for name in OPTIONAL if find_spec(name) is None)
@@ -186,7 +189,7 @@ def doctor() -> Shown[list[Check]]:
         Check(
             "device",
             True,
-            torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU only",
+            "CPU only" if device.is_cpu else device.name,
         ),
         Check("threads", True, cpu.explain_threads(torch.get_num_threads())),
         Check("memory", True, _memory()),

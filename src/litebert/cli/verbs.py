@@ -39,7 +39,7 @@ from litebert.cli.command import (
     show,
     show_json,
 )
-from litebert.config import InferencePrecision
+from litebert.config import DeviceName, InferencePrecision
 from litebert.errors import LitebertError, RequestError, disk_errors, format_count, say
 from litebert.files import Json, open_log, require_new, write_stream
 from litebert.hub import hash_model
@@ -69,7 +69,8 @@ class Loading:
         "Folder, run, or name on the Hub; by default the packaged model (for fill,"
         " score, order, embed).",
     ] = None
-    precision: InferencePrecision = "fp32"
+    device: DeviceName = "auto"
+    precision: InferencePrecision = None
     depth: Annotated[
         int | None,
         "Apply only this many steps; for models trained with train.exits=true.",
@@ -79,7 +80,12 @@ class Loading:
         """Load the model; print its name, and notes on what its files leave uncertain,
         on stderr.
         """
-        found = Model.load(self.model, precision=self.precision, depth=self.depth)
+        found = Model.load(
+            self.model,
+            device=self.device,
+            precision=self.precision,
+            depth=self.depth,
+        )
         say(f"model: {PACKAGED if self.model is None else found.source}")
         found.remark = say
         for doubt in found.notes:
@@ -274,7 +280,7 @@ def _answer(
         else:
             command = {
                 "options": options,
-                "precision": loading.precision,
+                "precision": model.precision,
                 "depth": loading.depth,
             }
             opened = AnswerFile(

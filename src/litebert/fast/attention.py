@@ -7,7 +7,7 @@ timed once per process.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from litebert.config import AlbertConfig, Option
+from litebert.device import device_at
 from litebert.nn import Batch, Visible, attention, sequence_of
 from litebert.plugins import ATTENTION_KINDS
 
@@ -113,47 +114,69 @@ def full(
     layout: Layout,
     dropout_prob: float,
 ) -> OfQueries:
-    """Attend to the whole sequence, in training or on a GPU, stack by stack.
+    """Attend to the whole sequence, in training or on a GPU.
 
-    A stack, a run of sequences with equal numbers of queries and of keys, is a view:
-    the backward pass copies nothing.
+    | device | lengths | kernel |
+    | CPU | any | `by_stack`: equal neighbours share one call |
+    | GPU | all equal | `by_stack`: one call on a view |
+    | GPU with flash attention, half precision | any | `variable`: no padding |
+    | GPU otherwise | any | `padded`: one rectangle |
     """
-    dtype = query.dtype
-    lengths = layout.batch.lengths
-    if query.is_cuda and (isinstance(layout.queries, Tensor) or len(set(lengths)) > 1):
-        has_flash = not dropout_prob and _has_flash(
-            dtype, query.shape[-1], query.device
-        )
-        return (_variable if has_flash else padded)(
-            query, key, value, layout, dropout_prob
-        )
+    device = device_at(query.device)
+    is_ragged = isinstance(layout.queries, Tensor) or len(set(layout.batch.lengths)) > 1
+    if device.is_cpu or not is_ragged:
+        return by_stack(query, key, value, layout, dropout_prob)
+    has_flash = device.has_flash_for(query.dtype, query.shape[-1])
+    attend = variable if has_flash else padded
+    return attend(query, key, value, layout, dropout_prob)
+
+
+def by_stack(
+    query: OfQueries,
+    key: OfTokens,
+    value: OfTokens,
+    layout: Layout,
+    dropout_prob: float,
+) -> OfQueries:
+    """Attend stack by stack: a stack, a run of sequences with equal numbers of queries
+    and of keys, is a view, so the backward pass copies nothing.
+    """
+    lengths = zip(layout.query_lengths, layout.batch.lengths, strict=True)
     mixed = []
-    queries = 0
+    queries = 0  # rows of the stacks so far
     keys = 0
-    for (num_queries, num_keys), run in groupby(
-        zip(layout.query_lengths, lengths, strict=True)
-    ):
+    for (num_queries, num_keys), run in groupby(lengths):
         count = sum(1 for _ in run)
-        of_keys = [x[keys : keys + count * num_keys] for x in (key, value)]
-        parts = (query[queries : queries + count * num_queries], *of_keys)
-        # (sequences, heads, length, size)
-        q, k, v = (x.view(count, -1, *x.shape[1:]).transpose(1, 2) for x in parts)
-        if query.is_cuda or dtype != torch.bfloat16:
-            own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)
-        elif count >= _MANY:
-            # in bf16 on a CPU, large stacks train fastest with plain products
-            own = _products(q, k, v, None, dropout_prob)
-        else:
-            # small ones in float32, whose kernels are not compiled anew for every new
-            # length
-            q, k, v = (x.float() for x in (q, k, v))
-            own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob).to(
-                dtype
-            )
-        mixed.append(own.transpose(1, 2).flatten(0, 1))
-        queries = queries + count * num_queries
-        keys = keys + count * num_keys
+        more_queries = queries + count * num_queries
+        more_keys = keys + count * num_keys
+        # (sequences, heads, length, head_size)
+        q = _stack(query[queries:more_queries], count)
+        k = _stack(key[keys:more_keys], count)
+        v = _stack(value[keys:more_keys], count)
+        result = _attend_to_stack(q, k, v, dropout_prob)
+        mixed.append(result.transpose(1, 2).flatten(0, 1))
+        queries = more_queries
+        keys = more_keys
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+
+
+def _stack(rows: Tensor, count: int) -> Tensor:
+    return rows.view(count, -1, *rows.shape[1:]).transpose(1, 2)
+
+
+def _attend_to_stack(q: Tensor, k: Tensor, v: Tensor, dropout_prob: float) -> Tensor:
+    """Attend within sequences of one length, (sequences, heads, length, head_size)."""
+    dtype = q.dtype
+    if dtype != torch.bfloat16 or not device_at(q.device).is_cpu:
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)
+    if len(q) >= _MANY:
+        # in bf16 on a CPU, large stacks train fastest with plain products
+        return _products(q, k, v, None, dropout_prob)
+    # small ones in float32, whose kernels are not compiled anew for every new length
+    mixed = F.scaled_dot_product_attention(
+        q.float(), k.float(), v.float(), dropout_p=dropout_prob
+    )
+    return mixed.to(dtype)
 
 
 def _products(
@@ -171,9 +194,8 @@ def _products(
         # (sequences, heads, queries, keys)
         scores = query * scale @ key.transpose(-1, -2)
     else:  # one pass over the scores scales them and adds -inf where there is no key
-        mask = torch.zeros(is_key.shape, dtype=query.dtype).masked_fill_(
-            ~is_key, -torch.inf
-        )
+        mask = torch.zeros(is_key.shape, dtype=query.dtype)
+        mask = mask.masked_fill_(~is_key, -torch.inf)
         mask = mask.expand(*query.shape[:3], -1).flatten(0, 1)
         scores = torch.baddbmm(
             mask, query.flatten(0, 1), key.flatten(0, 1).transpose(-1, -2), alpha=scale
@@ -183,34 +205,29 @@ def _products(
     return mixed
 
 
-@lru_cache
-def _has_flash(dtype: torch.dtype, head_size: int, device: torch.device) -> bool:
-    """Return whether variable-length flash attention supports these rows: half
-    precision, Ampere (sm80) or later.
-    """
-    fits = (
-        dtype in (torch.float16, torch.bfloat16)
-        and head_size % 8 == 0
-        and head_size <= 256
-    )
-    return fits and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-def _variable(
-    query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float
+def variable(
+    query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float
 ) -> Tensor:
-    from torch.nn.attention.varlen import varlen_attn
-
-    keys = layout.batch.offsets
-    longest = max(layout.batch.lengths)
-    # first of each
-    queries = (
-        torch.searchsorted(layout.queries, keys)
-        if isinstance(layout.queries, Tensor)
-        else keys
-    )
+    """Attend by flash attention on ragged rows: nothing is padded, and scores are never
+    in memory.
+    """
+    keys = layout.batch.offsets  # (boundaries,)
+    queries = keys
+    if isinstance(layout.queries, Tensor):
+        queries = torch.searchsorted(layout.queries, keys)
     offsets = (queries.to(torch.int32), keys.to(torch.int32))
-    return cast(Tensor, varlen_attn(query, key, value, *offsets, longest, longest))
+    longest = max(layout.batch.lengths)
+    if dropout_prob:
+        # torch's public function has no dropout; the kernel under it does.
+        mixed, *_ = torch.ops.aten._flash_attention_forward(
+            query, key, value, *offsets, longest, longest, dropout_prob, False, False
+        )
+    else:
+        # imported here: it loads torch's compiler, which takes a second
+        from torch.nn.attention.varlen import varlen_attn
+
+        mixed = varlen_attn(query, key, value, *offsets, longest, longest)
+    return cast(Tensor, mixed)
 
 
 def padded(
@@ -231,28 +248,34 @@ def padded(
     rows = sequences * width + columns - batch.offsets[sequences]
     # (sequences, width)
     is_key = torch.arange(width, device=rows.device) < sizes[:, None]
-    q, k, v = (
-        torch.unflatten(
-            x.new_zeros(is_key.numel(), *x.shape[1:]).index_copy(0, at, x),
-            0,
-            is_key.shape,
-        ).transpose(1, 2)
-        for x, at in ((query, rows[layout.queries]), (key, rows), (value, rows))
-    )  # (sequences, heads, width, size)
+
+    def lay_out(x: Tensor, places: Tensor) -> Tensor:
+        """Return rows as (sequences, heads, width, head_size), with zeros between."""
+        empty = x.new_zeros(is_key.numel(), *x.shape[1:])
+        placed = empty.index_copy(0, places, x)
+        return torch.unflatten(placed, 0, is_key.shape).transpose(1, 2)
+
+    of_queries = rows[layout.queries]
     mixed = F.scaled_dot_product_attention(
-        q, k, v, is_key[:, None, None], dropout_p=dropout_prob
+        lay_out(query, of_queries),
+        lay_out(key, rows),
+        lay_out(value, rows),
+        is_key[:, None, None],
+        dropout_p=dropout_prob,
     )
-    return mixed.transpose(1, 2).flatten(0, 1)[rows[layout.queries]]
+    return mixed.transpose(1, 2).flatten(0, 1)[of_queries]
 
 
-# For inference on a CPU: sequences of similar lengths in padded rectangles. There are
-# few distinct widths, so few kernels are compiled and few calls are made. Rows are
-# copied, which is cheap in inference, but not in a backward pass.
+# ---- inference on a CPU --------------------------------------------------------------
+#
+# Sequences of similar lengths share padded rectangles: there are few distinct widths,
+# so few kernels are compiled and few calls are made. Rows are copied, which is cheap in
+# inference, but not in a backward pass.
 
 
 class Rectangle(NamedTuple):
-    """Sequences of one width, for one call of a kernel; `is_key` is None without
-    padding.
+    """Sequences of one width, for one call of a kernel; `queries` and `keys` are their
+    rows in the batch, and `is_key` is None without padding.
     """
 
     num_sequences: int
@@ -271,34 +294,38 @@ def rectangles(
     extra: tuple[Kernel, ...] = (),
 ) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
-    if query.dtype == torch.bfloat16 and key.shape[0] <= _FEW:
-        return rectangles(
-            query.float(), key.float(), value.float(), layout, 0.0, extra=extra
-        ).to(query.dtype)
+    dtype = query.dtype
+    if dtype == torch.bfloat16 and key.shape[0] <= _FEW:
+        wide = (query.float(), key.float(), value.float())
+        return rectangles(*wide, layout, 0.0, extra=extra).to(dtype)
     kernels: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
-    if query.dtype == torch.bfloat16:
+    if dtype == torch.bfloat16:
         kernels += (_products,)
     # for a few queries, the copies that the extra ones make do not pay
     if isinstance(layout.queries, slice):
         kernels += extra
-    mixed = list[Tensor]()
-    found, order = arrange(
-        layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32
+    shapes, order = arrange(
+        layout.query_lengths, layout.batch.lengths, dtype == torch.float32
     )
-    for count, queries, keys, is_key in found:
-        parts = (
-            # four times as fast as x[rows]
-            x[rows] if isinstance(rows, slice) else x.index_select(0, rows)
-            for x, rows in ((query, queries), (key, keys), (value, keys))
-        )
-        # (sequences, heads, width, size)
-        q, k, v = (torch.unflatten(x, 0, (count, -1)).transpose(1, 2) for x in parts)
+    mixed = []
+    for count, queries, keys, is_key in shapes:
+        # (sequences, heads, width, head_size)
+        q = _rectangle(query, queries, count)
+        k = _rectangle(key, keys, count)
+        v = _rectangle(value, keys, count)
         kernel = _choose_kernel(
-            kernels, query.dtype, q.shape[1], _round_up(k.shape[2]), q.shape[3]
+            kernels, dtype, q.shape[1], _round_up(k.shape[2]), q.shape[3]
         )
         mixed.append(kernel(q, k, v, is_key).transpose(1, 2).flatten(0, 1))
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
     return joined if order is None else joined.index_select(0, order)
+
+
+def _rectangle(x: Tensor, rows: slice | Tensor, count: int) -> Tensor:
+    """Return rows (tokens, heads, head_size) as (count, heads, width, head_size)."""
+    # index_select is four times as fast as x[rows]
+    chosen = x[rows] if isinstance(rows, slice) else x.index_select(0, rows)
+    return torch.unflatten(chosen, 0, (count, -1)).transpose(1, 2)
 
 
 @lru_cache(maxsize=8)
@@ -312,52 +339,71 @@ def arrange(
     only if they are equally long. For kernels that are compiled for every width, there
     are only a few widths: 16 or a multiple of 32, the tile size of a CPU's matrix unit.
     """
+    query_rows = _rows_by_sequence(query_lengths)
+    key_rows = _rows_by_sequence(key_lengths)
+    shapes = []
+    joined = []
+    for width, members in _group_by_width(query_lengths, key_lengths, is_exact):
+        # (sequences, width): the row of each key and query, -1 where there is none
+        keys = pad_sequence([key_rows[n] for n in members], True, -1)
+        if not is_exact:
+            keys = F.pad(keys, (0, width - keys.shape[1]), value=-1)
+        queries = keys
+        if query_lengths != key_lengths:
+            queries = pad_sequence([query_rows[n] for n in members], True, -1)
+        if not queries.numel():
+            continue  # none of these sequences has a query
+        is_key = keys >= 0
+        mask = None if bool(is_key.all()) else is_key[:, None, None]
+        shape = Rectangle(len(members), _as_rows(queries), _as_rows(keys), mask)
+        shapes.append(shape)
+        joined.append(queries.flatten())
+
+    # Which query each row of the joined results is, (rows,); -1 for padding. Its
+    # inverse finds the row of each query.
+    places = torch.cat(joined)
+    num_queries = sum(query_lengths)
+    if torch.equal(places, torch.arange(num_queries)):
+        return shapes, None
+    is_query = places >= 0
+    order = torch.empty(num_queries, dtype=torch.int64)
+    order[places[is_query]] = is_query.nonzero().flatten()
+    return shapes, order
+
+
+def _rows_by_sequence(lengths: Sequence[int]) -> tuple[Tensor, ...]:
+    """Return the row numbers of each sequence: (0, 1, 2), (3, 4) for lengths 3 and
+    2.
+    """
+    return torch.split(torch.arange(sum(lengths)), list(lengths))
+
+
+def _group_by_width(
+    query_lengths: Sequence[int], key_lengths: Sequence[int], is_exact: bool
+) -> Iterable[tuple[int, list[int]]]:
+    """Return the width of each rectangle with the numbers of its sequences."""
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
-        is_long = is_exact and min(length, query_lengths[number]) > _LONG
-        by_width.setdefault(length if is_long else _round_up(length), []).append(number)
-    own_queries, own_keys = (
-        torch.split(torch.arange(sum(each)), list(each))
-        for each in (query_lengths, key_lengths)
-    )
-    found = []
-    joined = []
-    for width, members in by_width.items():
-        # (sequences, width): the row of each query and key, -1 where there is none
-        queries, keys = (
-            pad_sequence([rows[n] for n in members], True, -1)
-            for rows in (own_queries, own_keys)
-        )
-        keys = keys if is_exact else F.pad(keys, (0, width - keys.shape[1]), value=-1)
-        if query_lengths == key_lengths:
-            queries = keys
-        if queries.numel():  # at least one of these sequences has a query
-            is_key = keys >= 0
-            mask = None if bool(is_key.all()) else is_key[:, None, None]
-            found.append(
-                Rectangle(len(members), _as_slice(queries), _as_slice(keys), mask)
-            )
-            joined.append(queries.flatten())
-    places = torch.cat(joined)  # which query each joined row is
-    order = torch.empty(sum(query_lengths), dtype=torch.int64)
-    order[places[places >= 0]] = (places >= 0).nonzero().flatten()
-    return found, None if torch.equal(places, torch.arange(len(order))) else order
+        is_long = min(length, query_lengths[number]) > _LONG
+        width = length if is_exact and is_long else _round_up(length)
+        by_width.setdefault(width, []).append(number)
+    return by_width.items()
 
 
 def _round_up(length: int) -> int:
     return 16 if length <= 16 else -(-length // 32) * 32
 
 
-def _as_slice(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
-    """Return consecutive rows as a slice, which copies nothing; otherwise, padding
-    points to row 0.
+def _as_rows(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
+    """Return row numbers as a slice, which copies nothing, if they are consecutive;
+    otherwise end to end, where padding (-1) reads row 0.
     """
     flat = rows.flatten()
-    start = int(rows[0, 0])
-    is_stretch = start >= 0 and torch.equal(
-        flat, torch.arange(start, start + len(flat))
-    )
-    return slice(start, start + len(flat)) if is_stretch else flat.clamp(min=0)
+    start = int(flat[0])
+    stretch = torch.arange(start, start + len(flat))
+    if start >= 0 and torch.equal(flat, stretch):
+        return slice(start, start + len(flat))
+    return flat.clamp(min=0)
 
 
 @lru_cache
@@ -373,17 +419,15 @@ def _choose_kernel(
     """
     if len(kernels) == 1:
         return kernels[0]
-    x = torch.full(
-        (max(1, 256 // width), width, heads, head_size), 0.5, dtype=dtype
-    ).transpose(1, 2)
+    shape = (max(1, 256 // width), width, heads, head_size)
+    x = torch.full(shape, 0.5, dtype=dtype).transpose(1, 2)
     is_key = torch.ones(x.shape[0], 1, 1, width, dtype=torch.bool)
-    seconds = time_each(
-        *(partial(kernel, x, x, x, is_key) for kernel in kernels), rounds=7
-    )
+    runs = [partial(kernel, x, x, x, is_key) for kernel in kernels]
+    seconds = time_each(*runs, rounds=7)
     return kernels[seconds.index(min(seconds))]
 
 
-# Kinds that attend to only a part of the sequence.
+# ---- kinds that attend to only a part of the sequence --------------------------------
 
 
 def masked(
@@ -404,6 +448,63 @@ def masked(
     return mixed[layout.queries]
 
 
+class Bands(NamedTuple):
+    """How the tokens of a batch are cut for local attention: each block of `size`
+    tokens sees the `span` from `window` tokens before it to `window` after it.
+
+        tokens     . . . . . . . . . . . . . . . . . .
+        block 0    [ size ]
+        its span   [ size ] window ]
+        block 1            [ size ]
+        its span   [ window  size  window ]
+
+    Within a span, a query reads the keys at most `window` away (x), if they are of its
+    own sequence; the rest of the span (-) is masked. With size 3 and window 2:
+
+        keys of the span   0 1 2 3 4 5 6
+        query 0            x x x x x - -
+        query 1            - x x x x x -
+        query 2            - - x x x x x
+    """
+
+    num_tokens: int
+    window: int
+    size: int
+
+    @classmethod
+    def of(cls, batch: Batch, attention_window: int) -> "Bands":
+        """Return the cut of a batch; short texts are within one window."""
+        window = min(attention_window, max(batch.lengths))
+        size = max(window, _SMALLEST_BLOCK)
+        return cls(sum(batch.lengths), window, size)
+
+    @property
+    def span(self) -> int:
+        return self.size + 2 * self.window
+
+    @property
+    def missing(self) -> int:
+        """The number of tokens that the last block lacks."""
+        return -self.num_tokens % self.size
+
+    def blocks(self, x: Tensor, fill: int = 0) -> Tensor:
+        """Cut (tokens, ...) into (blocks, size, ...)."""
+        padding = (0, 0) * (x.ndim - 1) + (0, self.missing)
+        return torch.unflatten(F.pad(x, padding, value=fill), 0, (-1, self.size))
+
+    def spans(self, x: Tensor, fill: int = 0) -> Tensor:
+        """Return the span of each block, (blocks, ..., span), as a view of a padded
+        copy.
+        """
+        ends = (self.window, self.window + self.missing)
+        padding = (0, 0) * (x.ndim - 1) + ends
+        return F.pad(x, padding, value=fill).unfold(0, self.span, self.size)
+
+    def join(self, x: Tensor) -> Tensor:
+        """Join (blocks, heads, size, ...) to (tokens, heads, ...)."""
+        return x.transpose(1, 2).flatten(0, 1)[: self.num_tokens]
+
+
 def local(
     query: OfQueries,
     key: OfTokens,
@@ -416,59 +517,17 @@ def local(
     """Attend from each token to its neighbours and the [CLS] of its sequence, and from
     [CLS] to all tokens.
 
-    Blocks of tokens attend to the blocks around them, so the cost per token is the same
-    at any length.
+    Blocks of tokens attend to the blocks around them (see `Bands`), so the cost per
+    token is the same at any length.
     """
     batch = layout.batch
-    num_tokens = len(key)
-    window = min(attention_window, max(batch.lengths))  # of a short text, the whole
-    size = max(window, _SMALLEST_BLOCK)
-    missing = -num_tokens % size  # tokens that are missing from the last block
+    bands = Bands.of(batch, attention_window)
     everywhere = _scatter_queries(query, layout)
-    scaled = everywhere * query.shape[-1] ** -0.5
     first = batch.first_tokens[sequence_of(batch)]  # (tokens,): each token's own [CLS]
-    to_first = (scaled * key[first]).sum(-1)  # (tokens, heads)
-    q = torch.unflatten(
-        F.pad(scaled, (0, 0, 0, 0, 0, missing)), 0, (-1, size)
-    ).transpose(1, 2)
-    k, v = (
-        F.pad(x, (0, 0, 0, 0, window, window + missing)).unfold(
-            0, size + 2 * window, size
-        )
-        for x in (key, value)
-    )  # (blocks, heads, head_size, span)
-
-    # The neighbours that each token attends to (blocks, size, span): those in the band,
-    # with the same [CLS]. A [CLS] outside the band is handled separately (blocks,
-    # size).
-    own = F.pad(first, (0, missing), value=-1).view(-1, size)
-    around = F.pad(first, (window, window + missing), value=-2).unfold(
-        0, size + 2 * window, size
-    )
-    row, column = (
-        torch.arange(n, device=first.device) for n in (size, size + 2 * window)
-    )
-    is_in_band = (row[:, None] + window - column).abs() <= window
-    is_near = is_in_band & (around[:, None] == own[..., None])
-    is_far = torch.arange(own.numel(), device=first.device).view_as(own) - own > window
-
-    # (blocks, heads, size, span)
-    near = (q @ k).masked_fill(~is_near[:, None], -torch.inf)
-    far = torch.unflatten(F.pad(to_first, (0, 0, 0, missing)), 0, (-1, size)).transpose(
-        1, 2
-    )[..., None]
-    far = far.masked_fill(~is_far[:, None, :, None], -torch.inf)
-    share = F.dropout(torch.cat([near, far], -1).softmax(-1), dropout_prob)
-    mixed = (
-        (share[..., :-1] @ v.transpose(-1, -2))
-        .transpose(1, 2)
-        .flatten(0, 1)[:num_tokens]
-    )
-    # (tokens, heads)
-    of_first = share[..., -1].transpose(1, 2).flatten(0, 1)[:num_tokens]
-    mixed = mixed + of_first[..., None] * value[first]
-
-    # Each [CLS] attends to its whole sequence.
+    scores = _local_scores(everywhere, key, first, bands)
+    share = F.dropout(scores.softmax(-1), dropout_prob)
+    mixed = _mix_locally(share, value, first, bands)
+    # each [CLS] attends to its whole sequence
     to_all = full(
         everywhere[batch.first_tokens],
         key,
@@ -479,13 +538,68 @@ def local(
     return mixed.index_copy(0, batch.first_tokens, to_all)[layout.queries]
 
 
+def _local_scores(
+    query: OfTokens, key: OfTokens, first: Int[Tensor, " tokens"], bands: Bands
+) -> Float[Tensor, "blocks heads size span_and_cls"]:
+    """Return the scores of each token's neighbours, then that of its [CLS]; -inf where
+    it does not attend.
+    """
+    scaled = query * query.shape[-1] ** -0.5
+    to_first = (scaled * key[first]).sum(-1)  # (tokens, heads)
+    q = bands.blocks(scaled).transpose(1, 2)  # (blocks, heads, size, head_size)
+    k = bands.spans(key)  # (blocks, heads, head_size, span)
+    is_near, is_far = _visible_pairs(first, bands)
+    near = (q @ k).masked_fill(~is_near[:, None], -torch.inf)
+    # (blocks, heads, size, 1)
+    far = bands.blocks(to_first).transpose(1, 2)[..., None]
+    far = far.masked_fill(~is_far[:, None, :, None], -torch.inf)
+    return torch.cat([near, far], -1)
+
+
+def _visible_pairs(
+    first: Int[Tensor, " tokens"], bands: Bands
+) -> tuple[Bool[Tensor, "blocks size span"], Bool[Tensor, "blocks size"]]:
+    """Return which keys of its span each token attends to, and whether its [CLS] is out
+    of its window, so that it counts on its own.
+    """
+    # Two tokens are of one sequence if they have the same [CLS]; what is missing from
+    # the last block (-1) and beyond the ends of the batch (-2) equals nothing.
+    own = bands.blocks(first, fill=-1)  # (blocks, size)
+    around = bands.spans(first, fill=-2)  # (blocks, span)
+    row = torch.arange(bands.size, device=first.device)
+    column = torch.arange(bands.span, device=first.device)
+    distance = row[:, None] + bands.window - column  # (size, span)
+    is_in_band = distance.abs() <= bands.window
+    is_near = is_in_band & (around[:, None] == own[..., None])
+    token = torch.arange(own.numel(), device=first.device).view_as(own)
+    is_far = token - own > bands.window
+    return is_near, is_far
+
+
+def _mix_locally(
+    share: Float[Tensor, "blocks heads size span_and_cls"],
+    value: OfTokens,
+    first: Int[Tensor, " tokens"],
+    bands: Bands,
+) -> OfTokens:
+    """Return the values of each token's neighbours and of its [CLS], mixed by their
+    shares.
+    """
+    v = bands.spans(value)  # (blocks, heads, head_size, span)
+    mixed = bands.join(share[..., :-1] @ v.transpose(-1, -2))
+    of_first = bands.join(share[..., -1])  # (tokens, heads)
+    return mixed + of_first[..., None] * value[first]
+
+
 def _scatter_queries(query: Tensor, layout: Layout) -> Tensor:
     """Return one row per token, with zeros for tokens that are not queries."""
     if isinstance(layout.queries, slice):
         return query
-    return query.new_zeros(len(layout.batch.ids), *query.shape[1:]).index_copy(
-        0, layout.queries, query
-    )
+    rows = query.new_zeros(len(layout.batch.ids), *query.shape[1:])
+    return rows.index_copy(0, layout.queries, query)
+
+
+# ---- timing --------------------------------------------------------------------------
 
 
 @torch.inference_mode()

@@ -139,10 +139,7 @@ def add_graphs(
     config = albert.config
     is_float = albert.dtype == torch.float32 and not is_int8(albert)
     has_operators = config.hidden_act in _FUSED and config.has_full_attention
-    if (
-        not (is_float and has_operators)
-        or albert.embedding.word.weight.device.type != "cpu"
-    ):
+    if not (is_float and has_operators):
         return steps
     graphs = {
         (i, j): _compile_step(albert.attention[i], albert.feed_forward[j])

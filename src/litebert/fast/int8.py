@@ -241,72 +241,141 @@ def kernels_work() -> bool:
     return is_right and torch.equal(rounded, x.to(torch.uint8) * 255)
 
 
+class Sizes(NamedTuple):
+    """The outputs of the four products of a step, whose biases lie end to end."""
+
+    project: int  # query, key and value: 3 H
+    mix: int  # H
+    widen: int  # the intermediate size
+    narrow: int  # H
+
+
+class BlockProducts(NamedTuple):
+    """The packed products of an attention and of a feed-forward block, shared by all
+    steps that apply them.
+    """
+
+    project: Product
+    mix: Product
+    widen: Product
+    narrow: Product
+
+
+class Int8Layers:
+    """The layers of one step: the packed products of its blocks, with the grids, biases
+    and means that calibration found for this step.
+
+    Hidden states are shifted by a mean before each of the two blocks, so that the
+    products read centred inputs; the biases of the products make up for it.
+    """
+
+    def __init__(
+        self,
+        products: BlockProducts,
+        ranges: Float[Tensor, "sites 2"],
+        shifts: Float[Tensor, "shifted hidden"],
+        biases: Float[Tensor, " outputs"],
+        *,
+        sizes: Sizes,
+        activation: Activation,
+        inner: torch.dtype,
+    ) -> None:
+        self.products = products
+        grids = [ByteGrid.over(low, high) for low, high in ranges.tolist()]
+        self.of_input, self.of_mixed, self.of_middle, self.of_wide = grids
+        parts = torch.split(biases, list(sizes))
+        self.project_bias, self.mix_bias, self.wide_bias, self.narrow_bias = parts
+        self.mean, self.middle_mean = shifts  # (hidden,) each
+        self.activation: Activation = activation
+        self.inner = inner  # the dtype of query, key and value
+
+    def project(self, x: Tensor, _: Tensor | None) -> Tensor:
+        """Return query, key and value, (rows, 3 H)."""
+        centred = quantize(x - self.mean, self.of_input)
+        return self.products.project(
+            centred, self.of_input, self.project_bias, dtype=self.inner
+        )
+
+    def mix(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        """Return the output layer of attention, plus the residual, (rows, H)."""
+        rounded = quantize(x.float(), self.of_mixed)
+        return self.products.mix(rounded, self.of_mixed, self.mix_bias, add=residual)
+
+    def middle_norm(self, norm: nn.LayerNorm) -> steps.Norm:
+        """Return the layer norm between the blocks, which also subtracts the mean."""
+        shifted = norm.bias - self.middle_mean
+
+        def apply(x: Tensor) -> Tensor:
+            return F.layer_norm(
+                x, norm.normalized_shape, norm.weight, shifted, norm.eps
+            )
+
+        return apply
+
+    def widen(self, x: Tensor, _: Tensor | None) -> Tensor:
+        """Return the activated intermediate layer as bytes, (rows, intermediate)."""
+        return self.products.widen(
+            quantize(x, self.of_middle),
+            self.of_middle,
+            self.wide_bias,
+            activation=self.activation,
+            onto=self.of_wide,
+        )
+
+    def narrow(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        """Return the output layer of the feed-forward block, plus the residual, which
+        lacks the mean that the bias has, (rows, H).
+        """
+        return self.products.narrow(x, self.of_wide, self.narrow_bias, add=residual)
+
+
 def int8_steps(albert: Albert, *, extra: tuple[Kernel, ...] = ()) -> list[steps.Step]:
     """Return all steps of an eight-bit network: each block is packed once, and bound to
     the calibration of each step.
-
-    Between the two blocks of a step, hidden states are shifted by the step's second
-    mean.
     """
-    ranges, shifts, biases = (
-        albert.get_buffer(name) for name in Int8Calibration._fields
-    )
-    attend = attend_of(albert.config, in_rectangles=True, extra=extra)
+    config = albert.config
+    hidden = config.hidden_size
+    sizes = Sizes(3 * hidden, hidden, config.intermediate_size, hidden)
+    ranges = albert.get_buffer("ranges")  # (steps, sites, 2)
+    shifts = albert.get_buffer("shifts")  # (steps, shifted, hidden)
+    biases = albert.get_buffer("biases")  # (steps, outputs)
+    attend = attend_of(config, in_rectangles=True, extra=extra)
     inner = torch.bfloat16 if steps.packing_pays(torch.bfloat16) else torch.float32
-    attention = albert.attention
-    feed_forward = albert.feed_forward
-    first = [
-        (Product(each.query, each.key, each.value), Product(each.output))
-        for each in attention
-    ]
-    second = [
-        (Product(each.intermediate), Product(each.output)) for each in feed_forward
-    ]
-    norms = [steps.norm_of(each.norm, torch.float32) for each in feed_forward]
-    hidden = albert.config.hidden_size
-    wide_size = albert.config.intermediate_size
+    projects = [Product(x.query, x.key, x.value) for x in albert.attention]
+    mixes = [Product(block.output) for block in albert.attention]
+    widens = [Product(block.intermediate) for block in albert.feed_forward]
+    narrows = [Product(block.output) for block in albert.feed_forward]
 
-    def bind(step: int, i: int, j: int) -> steps.Step:
-        of_input, of_mixed, of_middle, of_wide = (
-            ByteGrid.over(*ends) for ends in ranges[step].tolist()
+    made = list[steps.Step]()
+    for number, (i, j) in enumerate(albert.plan):
+        attention = albert.attention[i]
+        feed_forward = albert.feed_forward[j]
+        layers = Int8Layers(
+            BlockProducts(projects[i], mixes[i], widens[j], narrows[j]),
+            ranges[number],
+            shifts[number],
+            biases[number],
+            sizes=sizes,
+            activation=feed_forward.hidden_act,
+            inner=inner,
         )
-        parts = torch.split(biases[step], [3 * hidden, hidden, wide_size, hidden])
-        project_bias, mix_bias, wide_bias, output_bias = parts
-        (project, mix), (widen, output) = first[i], second[j]
-        norm, act, (mean, mean_after) = (
-            attention[i].norm,
-            feed_forward[j].hidden_act,
-            shifts[step],
-        )
-        # so the next products read centred inputs; their biases compensate
-        norm_bias = norm.bias - mean_after
-        attention_layers = steps.AttentionLayers(
-            project=lambda x, _: project(
-                quantize(x - mean, of_input), of_input, project_bias, dtype=inner
-            ),
+        of_attention = steps.AttentionLayers(
+            project=layers.project,
             attend=attend,
-            output=lambda x, y: mix(
-                quantize(x.float(), of_mixed), of_mixed, mix_bias, add=y
-            ),
-            norm=lambda x: F.layer_norm(
-                x, norm.normalized_shape, norm.weight, norm_bias, norm.eps
-            ),
-            heads=attention[i].heads,
+            output=layers.mix,
+            norm=layers.middle_norm(attention.norm),
+            heads=attention.heads,
         )
-        feed_forward_layers = steps.FeedForwardLayers(
-            intermediate=lambda x, _: widen(
-                quantize(x, of_middle),
-                of_middle,
-                wide_bias,
-                activation=act,
-                onto=of_wide,
-            ),
-            output=lambda x, y: output(x, of_wide, output_bias, add=y),
-            norm=norms[j],
+        of_feed_forward = steps.FeedForwardLayers(
+            intermediate=layers.widen,
+            output=layers.narrow,
+            norm=steps.norm_of(feed_forward.norm, torch.float32),
         )
-        return partial(steps.block, attention_layers, feed_forward_layers)
-
-    return [bind(step, i, j) for step, (i, j) in enumerate(albert.plan)]
+        step = partial(
+            steps.block, of_attention, of_feed_forward, finish=steps.finish_step
+        )
+        made.append(step)
+    return made
 
 
 # Calibration, on texts like those that the model will read

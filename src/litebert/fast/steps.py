@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from litebert.config import Activation, Backend
+from litebert.device import device_at, device_of
 from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Kernel, Layout, attend_of, time_each
 from litebert.nn import (
@@ -33,16 +34,8 @@ from litebert.nn import (
     AttentionBlock,
     Batch,
     Network,
-    device_of,
     pad_rows,
 )
-
-# The dtype of activations for each precision.
-DTYPES: dict[str, torch.dtype] = {
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-}
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
 """(x, residual) -> x W^T + b, possibly activated, plus the residual if there is one;
@@ -88,9 +81,11 @@ def block(
     feed_forward: FeedForwardLayers,
     x: Float[Tensor, "rows hidden"],
     layout: Layout,
+    *,
+    finish: "Finish",
 ) -> Float[Tensor, "query_rows hidden"]:
     """Return norm(x + attention(x)), then norm(x + feed_forward(x)), for the queries of
-    the layout.
+    the layout; `finish` is `finish_step`, possibly compiled.
     """
     num_tokens = layout.batch.ids.shape[0]
     x = pad_rows(x)
@@ -105,8 +100,37 @@ def block(
     # Selected here, not with the query above: the order in which gradients of x are
     # summed affects their last bits.
     x = pad_rows(x[layout.queries])
-    x = attention.norm(attention.output(pad_rows(mixed).flatten(-2), x))
-    return feed_forward.norm(feed_forward.output(feed_forward.intermediate(x, None), x))
+    return finish(attention, feed_forward, pad_rows(mixed), x)
+
+
+def finish_step(
+    attention: AttentionLayers,
+    feed_forward: FeedForwardLayers,
+    mixed: Float[Tensor, "query_rows heads head_size"],
+    x: Float[Tensor, "query_rows hidden"],
+) -> Float[Tensor, "query_rows hidden"]:
+    """Return the states after a step from what attention mixed: all that a step does
+    row by row.
+    """
+    x = attention.norm(attention.output(mixed.flatten(-2), x))
+    wide = feed_forward.intermediate(x, None)  # (query_rows, intermediate)
+    return feed_forward.norm(feed_forward.output(wide, x))
+
+
+Finish: TypeAlias = Callable[
+    [AttentionLayers, FeedForwardLayers, Tensor, Tensor], Tensor
+]
+
+
+@lru_cache(maxsize=1)
+def compiled_finish() -> Finish:
+    """Return `finish_step` as one compiled graph for any number of rows, the same for
+    all steps.
+
+    Attention is left out: its kernels are compiled already, and a batch has new lengths
+    in every step, for which it would be compiled anew.
+    """
+    return torch.compile(finish_step, fullgraph=True, dynamic=True)
 
 
 def make_steps(
@@ -114,6 +138,7 @@ def make_steps(
     linear: MakeLinear,
     *,
     for_training: bool = False,
+    is_compiled: bool = False,
     plan: Sequence[tuple[int, int]] | None = None,
     extra: tuple[Kernel, ...] = (),
 ) -> list[Step]:
@@ -122,10 +147,8 @@ def make_steps(
     """
     plan = albert.plan if plan is None else plan
     dtype = albert.dtype
-    is_on_cpu = device_of(albert).type == "cpu"
-    attend = attend_of(
-        albert.config, in_rectangles=is_on_cpu and not for_training, extra=extra
-    )
+    in_rectangles = device_of(albert).is_cpu and not for_training
+    attend = attend_of(albert.config, in_rectangles=in_rectangles, extra=extra)
 
     attention = {}
     feed_forward = {}
@@ -167,7 +190,10 @@ def make_steps(
         feed_forward[j] = FeedForwardLayers(
             intermediate, output, norm_of(wide.norm, dtype)
         )
-    return [partial(block, attention[i], feed_forward[j]) for i, j in plan]
+    finish = compiled_finish() if is_compiled else finish_step
+    return [
+        partial(block, attention[i], feed_forward[j], finish=finish) for i, j in plan
+    ]
 
 
 def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
@@ -186,6 +212,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.is_checkpointed = False
+        self.is_compiled = False
         # what computes with packed weights; None: they are not packed
         self.backend: str | None = None
         self.packed: Sequence[Step] | None = None
@@ -217,12 +244,12 @@ class Engine:
         if albert.training:
             self.backend = self.packed = None
         if self.backend is None or torch.is_grad_enabled():
-            steps = make_steps(albert, plain_linear, for_training=True)[: albert.depth]
-            return (
-                [partial(checkpoint, s, use_reentrant=False) for s in steps]
-                if self.is_checkpointed
-                else steps
-            )
+            steps = make_steps(
+                albert, plain_linear, for_training=True, is_compiled=self.is_compiled
+            )[: albert.depth]
+            if not self.is_checkpointed:
+                return steps
+            return [partial(checkpoint, step, use_reentrant=False) for step in steps]
 
         # Each call checks whether a weight was replaced or written to. It takes 20 us,
         # a third of `parameters()`.
@@ -248,15 +275,17 @@ class Engine:
 
             self.stamps = stamps
             extra = tuple[Kernel, ...]()
-            if self.backend != "torch":
+            is_on_cpu = device_of(albert).is_cpu
+            if self.backend != "torch" and is_on_cpu:
                 from litebert.fast.graphs import add_graphs, attention_graph
 
                 extra = (attention_graph(torch.get_num_threads()),)
-            # without these kernels, rounded weights are used in float32
-            has_int8 = is_int8(albert) and kernels_work()
+            # Without these kernels, which only CPUs have, rounded weights are used in
+            # the network's own precision.
+            has_int8 = is_int8(albert) and is_on_cpu and kernels_work()
             make = int8_steps if has_int8 else partial(make_steps, linear=packed_linear)
             self.packed = make(albert, extra=extra)
-            if self.backend != "torch":
+            if self.backend != "torch" and is_on_cpu:
                 self.packed = add_graphs(
                     albert, self.packed, is_forced=self.backend == "onnxruntime"
                 )
@@ -283,6 +312,11 @@ def checkpoint_gradients(albert: Albert) -> None:
     the rest in the backward pass.
     """
     accelerate(albert).is_checkpointed = True
+
+
+def compile_steps(albert: Albert) -> None:
+    """Compile the steps of training with torch.compile, which takes a minute once."""
+    accelerate(albert).is_compiled = True
 
 
 @torch.no_grad()
@@ -333,12 +367,18 @@ def refuse_non_finite(network: Network) -> None:
             module.register_forward_hook(_check_outputs)
 
 
+def _is_finite(x: Tensor) -> bool:
+    """Return whether all numbers are finite; a GPU is waited for, as for the result."""
+    total: Any = x.sum().tolist()
+    # a finite sum implies finite numbers, but a sum of finite numbers may overflow
+    return isfinite(total) or bool(x.isfinite().all())
+
+
 def _check_outputs(
     module: nn.Module, _inputs: object, outputs: Tensor | tuple[Tensor, ...]
 ) -> None:
     tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
-    # A finite sum implies finite numbers, but a sum of finite numbers may overflow.
-    if all(isfinite(x.detach().sum()) or bool(x.isfinite().all()) for x in tensors):
+    if all(_is_finite(x.detach()) for x in tensors):
         return
     held = {
         name: x
@@ -385,7 +425,7 @@ def plain_linear(
 
 def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     """Return a layer norm on rows of `dtype`."""
-    if dtype == torch.float16 and norm.weight.device.type == "cpu":
+    if dtype == torch.float16 and device_at(norm.weight.device).is_cpu:
         # with fp16 weights, it keeps 1 / sqrt(variance + eps) in fp16: infinite for
         # padding
         dtype = norm.weight.dtype
@@ -429,11 +469,6 @@ class _Use(torch.autograd.Function):
         return gradients[0].to(ctx.dtype), None
 
 
-def sum_dtype(device: torch.device) -> torch.dtype:
-    """Return the dtype for sums of many numbers: float64, which Apple's GPUs lack."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 # For inference on a CPU: weights packed once, without dropout or gradients. torch has
 # the kernels (oneDNN's) but no public name for them. They are tried once per process,
 # and replaced by public ones if missing, wrong or slower.
@@ -458,7 +493,7 @@ def packed_linear(
     _dropout_prob: float = 0.0,
 ) -> Linear:
     """Return (x, y) -> activation(x W^T + b), or y + x W^T + b, on rows of `dtype`."""
-    if weight.device.type != "cpu" or not packing_pays(dtype):
+    if not (device_at(weight.device).is_cpu and packing_pays(dtype)):
         return plain_linear(weight, bias, dtype, activation)
     return onednn_linear(weight.detach().to(dtype), bias.detach().to(dtype), activation)
 

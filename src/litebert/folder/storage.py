@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig
+from litebert.device import Device, move_network
 from litebert.errors import NoVocabularyError
 from litebert.fast import is_int8, pack, refuse_non_finite
 from litebert.folder import names as on_disk
@@ -58,12 +59,14 @@ def read_folder(
     *,
     dtype: torch.dtype = torch.float32,
     for_inference: bool = False,
+    device: Device | None = None,
 ) -> ModelFolder:
     """Read a model folder or a run, or a model from the Hub by its name; parameters that
     its file lacks are listed in `missing` and get no values.
 
-    For inference the weights are packed, and may be eight-bit; `dtype` is for
-    activations. An incomplete encoder or task head is an error; the two pretraining
+    For inference the weights are packed, on the `device` (by default the CPU), and may
+    be eight-bit: a CPU computes in eight bits, a GPU with the rounded weights. `dtype`
+    is for activations. An incomplete encoder or task head is an error; the two pretraining
     heads and the pooler may be missing, as in many files on the Hub.
     """
     folder = locate(path_or_name)
@@ -80,9 +83,15 @@ def read_folder(
         for_inference=for_inference,
     )
     if for_inference:
-        pack(model.network.albert)
-        refuse_non_finite(model.network)
-        release(t for t in model.network.state_dict().values() if not t.is_meta)
+        network = model.network
+        is_on_cpu = device is None or device.is_cpu
+        if device is not None and not is_on_cpu:
+            move_network(network, device)
+            network.albert.dtype = dtype
+        pack(network.albert)
+        refuse_non_finite(network)
+        if is_on_cpu:
+            release(t for t in network.state_dict().values() if not t.is_meta)
     notes = model.notes + _notes_on(weights, config, is_albert=layout is on_disk.ALBERT)
     return read_beside(replace(model, notes=notes), folder)
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import Pooling
+from litebert.device import device_at
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped, read_json, write_bytes, write_json
 from litebert.folder.weights import (
@@ -71,9 +72,10 @@ class DenseLayer:
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Return the outputs for vectors of shape (texts, inputs)."""
-        outputs = F.linear(vectors, self.weight.to(vectors.device))
+        device = device_at(vectors.device)
+        outputs = F.linear(vectors, device.copy(self.weight))
         if self.bias is not None:
-            outputs = outputs + self.bias.to(vectors.device)
+            outputs = outputs + device.copy(self.bias)
         activated: Tensor = _ACTIVATIONS[self.activation](outputs)
         return activated
 
@@ -141,18 +143,26 @@ def _without_prompt(states: Tensor, batch: Batch, skipped: int) -> tuple[Tensor,
     """Return the states of all tokens but the first ones of each sequence, and their
     batch; of a short sequence, the last token is kept.
     """
-    lengths = batch.offsets.diff()
-    skips = (lengths - 1).clamp(max=skipped)  # (sequences,)
-    is_kept = batch.positions >= skips.repeat_interleave(lengths)  # (tokens,)
+    # found on the host, which knows the lengths: a GPU would have to be waited for
+    lengths = torch.tensor(batch.lengths)  # (sequences,)
+    skips = (lengths - 1).clamp(max=skipped)
     sizes = lengths - skips
+    is_kept = torch.cat(
+        [
+            torch.arange(length) >= skip
+            for length, skip in zip(batch.lengths, skips.tolist(), strict=True)
+        ]
+    )  # (tokens,)
+    device = device_at(states.device)
+    rows = device.copy(is_kept.nonzero().flatten())
     kept = Batch(
-        batch.ids[is_kept],
-        batch.positions[is_kept],
-        batch.segments[is_kept],
-        torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]),
+        batch.ids[rows],
+        batch.positions[rows],
+        batch.segments[rows],
+        device.copy(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])),
         tuple(sizes.tolist()),
     )
-    return states[is_kept], kept
+    return states[rows], kept
 
 
 # ---- reading -------------------------------------------------------------------------

@@ -21,11 +21,12 @@ from torch.nn import functional as F
 from typing_extensions import TypedDict
 
 from litebert.answers import Explanation, WordAttribution
+from litebert.device import device_of
 from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
 from litebert.inference.inputs import encode_blanks, pool, sum_by_word, window
 from litebert.inference.model import Model
-from litebert.nn import Batch, device_of
+from litebert.nn import Batch
 from litebert.nn.model import attention_weights
 from litebert.tasks.kinds.choice import (
     ChoiceExample,
@@ -121,10 +122,9 @@ def explain(
             [0, *chain(*([number] * len(each) for number, each in enumerate(framed)))]
         )
     device = device_of(network)
-    flat = torch.tensor([*chain(*ids)], device=device)  # (tokens,)
-    special = torch.tensor(
-        [tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id], device=device
-    )
+    flat = device.copy(torch.tensor([*chain(*ids)]))  # (tokens,)
+    framing = [tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id]
+    special = device.copy(torch.tensor(framing))
     table = word.weight.detach()  # (vocab, embed)
     words = table[flat]  # (tokens, embed)
     blanks = torch.where(
@@ -143,12 +143,11 @@ def explain(
     score, blank = scores(torch.stack([words, blanks])).tolist()
     # on [-1, 1]; the weights add up to 2
     points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)
-    alphas = torch.tensor((points + 1) / 2, dtype=words.dtype, device=device)[
-        :, None, None
-    ]
-    shares = torch.tensor(weights / 2, dtype=torch.float32, device=device)[
-        :, None, None
-    ]
+    # (points, 1, 1)
+    alphas = torch.tensor((points + 1) / 2, dtype=words.dtype)[:, None, None]
+    shares = torch.tensor(weights / 2, dtype=torch.float32)[:, None, None]
+    alphas = device.copy(alphas)
+    shares = device.copy(shares)
     gradient = torch.zeros_like(words, dtype=torch.float32)
     size = max(1, TOKENS_AT_ONCE // len(flat))
     for some, own in zip(
@@ -159,7 +158,8 @@ def explain(
         (found,) = torch.autograd.grad(scores(line).sum(), line)
         gradient += (found.float() * own).sum(0)
     # (tokens,)
-    values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()
+    of_tokens = (gradient * (words - blanks)).sum(-1)
+    values: list[float] = of_tokens.cpu().double().tolist()
 
     # The sum over the tokens of each word; those of a prompt are listed separately.
     attributions = list[WordAttribution]()
@@ -263,12 +263,13 @@ def _fill(model: Model, answer: str | None, text: str) -> Question:
     no_words = torch.tensor([*tokenizer.special_ids, *tokenizer.textless_ids])
 
     def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
-        hidden = network.albert(
-            batch, torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
-        )
+        device = device_of(network)
+        num_blanks = len(batch.lengths) * len(blanks)
+        places = device.indices(batch.ids == tokenizer.mask_id, num_blanks)
+        hidden = network.albert(batch, places)
         table = network.albert.embedding.word.weight
         logits = network.masked_lm(hidden, table)[:, : tokenizer.vocab_size].float()
-        logits = logits.index_fill(1, no_words.to(logits.device), -torch.inf)
+        logits = logits.index_fill(1, device.copy(no_words), -torch.inf)
         # (copies, blanks, vocab)
         by_blank = logits.view(-1, len(blanks), logits.shape[-1]).log_softmax(-1)
         total: Tensor = logits.new_zeros(len(by_blank))
@@ -400,7 +401,7 @@ def _answer(model: Model, answer: str | None, question: str, context: str) -> Qu
         return -2 * family.losses(
             network,
             batch,
-            torch.tensor(target * len(batch.lengths), device=batch.ids.device),
+            device_of(network).copy(torch.tensor(target * len(batch.lengths))),
         )
 
     return Question([[posed, part]], score, context[start:stop] or "no answer")
@@ -502,7 +503,8 @@ def attention(model: Model, text: str, *, step: int = 1) -> Attention:
         for layer in (block.query, block.key)
     )
     weights = attention_weights(query, key, block.visible)
-    return {"pieces": pieces, "heads": weights.double().round(decimals=4).tolist()}
+    rounded = weights.cpu().double().round(decimals=4)
+    return {"pieces": pieces, "heads": rounded.tolist()}
 
 
 def _states(model: Model, text: str, longest: int) -> tuple[list[str], list[Tensor]]:

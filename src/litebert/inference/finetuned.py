@@ -19,6 +19,7 @@ from litebert.config import (
     TaskDataConfig,
     numbered_labels,
 )
+from litebert.device import choose_device
 from litebert.errors import LitebertError, say
 from litebert.fast import calibrate, pack, to_int8
 from litebert.files import require_new, staged_folder
@@ -72,13 +73,15 @@ class Finetuned:
         *,
         task: str | None = None,
         columns: Sequence[str] = (),
+        device: str = "auto",
         precision: Precision | None = None,
         depth: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> "Finetuned":
         """Open a run, one of its models, or a model folder with a task name.
 
-        `precision` defaults to that of the run's training; `columns` replace the column
+        `device` is where it computes; `precision` defaults to that of the run's
+        training; `columns` replace the column
         roles that it was trained with; `depth` is the number of steps applied.
         """
         run = Run.of(fspath(path))
@@ -106,8 +109,8 @@ class Finetuned:
         if columns:
             where = where.model_copy(update={"columns": tuple(columns)})
         dataset = open_dataset(settings, where, settled=settled)
-        used = precision or precision_of(config)
-        model = open_network(folder, used, depth)
+        used = choose_device(device).precision(precision or precision_of(config))
+        model = open_network(folder, used, depth, device)
         own = model.head
         wanted = dataset.family.head
         # placeholder names
@@ -194,10 +197,12 @@ def data_of(folder: str | PathLike[str]) -> Path:
     return Path(str(data.folder or data.train))
 
 
-def precision_of(config: PretrainConfig | FinetuneConfig | None) -> Precision:
-    """Return the precision that a run was trained in; fp32 without a run."""
-    recorded = config.train.precision if config else "fp32"
-    return "fp32" if recorded == "auto" else recorded
+def precision_of(config: PretrainConfig | FinetuneConfig | None) -> Precision | None:
+    """Return the precision that a run was trained in; None, the device's, without a
+    run.
+    """
+    recorded = config.train.precision if config else None
+    return None if recorded == "auto" else recorded
 
 
 def recorded_config(kind: type[Schema], run: Run) -> Schema:
@@ -251,7 +256,7 @@ def quantize(
             features.append(Feature((ids,), (segments,), None, number))
     else:
         # whatever it was trained in
-        opened = Finetuned.open(model, task=task, precision="fp32")
+        opened = Finetuned.open(model, task=task, device="cpu", precision="fp32")
         source = opened.model
         network = source.network
         tokenizer = source.require_tokenizer()

@@ -81,23 +81,20 @@ def require_count(value: int, name: str, *, least: int = 1) -> int:
 
 
 def open_network(
-    folder: Path, precision: "Precision", depth: int | None
+    folder: Path,
+    precision: "Precision | None",
+    depth: int | None,
+    device: str = "auto",
 ) -> "ModelFolder":
-    """Load a network for inference with activations of a precision; apply `depth` steps
-    of its plan, or all.
+    """Load a network for inference on a device, with activations of a precision (by
+    default, the device's); apply `depth` steps of its plan, or all.
     """
-    from litebert.fast.steps import DTYPES
+    from litebert.device import choose_device
     from litebert.folder import read_folder
 
-    if precision not in DTYPES:
-        raise no_such_name(
-            "LB-933",
-            "there is no such precision",
-            str(precision),
-            DTYPES,
-            next='precision="fp32"',
-        )
-    loaded = read_folder(folder, dtype=DTYPES[precision], for_inference=True)
+    chosen = choose_device(device)
+    dtype = chosen.dtype(precision)
+    loaded = read_folder(folder, dtype=dtype, for_inference=True, device=chosen)
     deepest = len(loaded.network.albert.plan)
     if depth is not None:
         loaded.network.albert.depth = depth
@@ -167,7 +164,8 @@ def frame_batches(
     Sequences are cut to what the model can read, or to `longest`; batches are on the
     network's device.
     """
-    from litebert.nn import Batch, device_of, group_by_length
+    from litebert.device import device_of
+    from litebert.nn import Batch, group_by_length
     from litebert.tasks.kinds.family import frame_ids
 
     longest = min(longest or 1 << 30, network.config.max_position_embeddings)
@@ -176,7 +174,8 @@ def frame_batches(
         len(a) + len(b) + 3
         for a, b in zip(first, second or [()] * len(first), strict=True)
     ]
-    for rows in group_by_length([min(size, longest) for size in sizes]):
+    lengths = [min(size, longest) for size in sizes]
+    for rows in group_by_length(lengths, device.tokens_at_once):
         if second is None:
             batch = Batch.from_lists(
                 [
@@ -192,7 +191,7 @@ def frame_batches(
             batch = Batch.from_lists(
                 [ids for ids, _ in pairs], [segments for _, segments in pairs]
             )
-        yield rows, batch if device.type == "cpu" else batch.to(device)
+        yield rows, batch.to(device)
 
 
 # Vectors of texts

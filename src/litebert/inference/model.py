@@ -4,7 +4,7 @@ These methods are the interface: the commands of the shell, the routes of the se
 their schemas are made from their signatures, their docstrings and the records that they
 return (`litebert.answers`).
 
-Texts are read in ragged batches of similar lengths, at most `nn.batch.TOKENS_AT_ONCE`
+Texts are read in ragged batches of similar lengths, at most `Device.tokens_at_once`
 tokens together, so that a hundred short texts cost one pass and a long one costs no
 more memory. Whatever needs torch is imported where it is used, so that `litebert fill
 --help` does not load it.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
 from unicodedata import category
 
 import numpy as np
@@ -36,6 +36,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import replace_surrogates
 
 if TYPE_CHECKING:
+    from litebert.device import Device
     from litebert.nn import Network
     from litebert.tasks.kinds.spans import SpanAnswer
 
@@ -104,25 +105,27 @@ class Model:
         cls,
         path: str | PathLike[str] | None = None,
         *,
-        precision: Precision = "fp32",
+        device: str = "auto",
+        precision: Precision | None = None,
         depth: int | None = None,
         backend: Backend = "torch",
     ) -> "Model":
         """Load a model folder or a run, or a model from the Hub by its name; without a
         path, the packaged model.
 
-        `precision` is that of the activations: bf16 is several times faster if the CPU
-        or GPU supports it, and within 1 % of fp32. An eight-bit folder (`litebert
-        quantize`) has its own. `depth` is the number of steps applied; if a head was
-        trained after that step, it answers. `backend` computes attention and single
-        short texts; "auto" uses onnxruntime where that is faster. No code from the
-        files is executed.
+        `device` is where it computes: "auto" is the GPU if there is one. `precision` is
+        that of the activations: bf16 is several times faster if the CPU or GPU supports
+        it, and within 1 % of fp32; by default it is bf16 on such a GPU, fp32 on a CPU.
+        An eight-bit folder (`litebert quantize`) has its own on a CPU. `depth` is the
+        number of steps applied; if a head was trained after that step, it answers.
+        `backend` computes attention and single short texts; "auto" uses onnxruntime
+        where that is faster. No code from the files is executed.
         """
         from litebert.fast import pack
         from litebert.hub import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
-        loaded = inputs.open_network(folder, precision, depth)
+        loaded = inputs.open_network(folder, precision, depth, device)
         if backend != "torch":
             pack(loaded.network.albert, backend)
         model = cls(loaded.network, loaded.require_tokenizer())
@@ -131,6 +134,21 @@ class Model:
         model.vectors = loaded.require_vectors() or model.vectors
         model._missing = loaded.missing
         return model
+
+    @property
+    def device(self) -> "Device":
+        """Where the network computes, and what that hardware can do."""
+        from litebert.device import device_of
+
+        return device_of(self.network)
+
+    @property
+    def precision(self) -> Precision:
+        """The precision of the activations."""
+        from litebert.device import DTYPES
+
+        dtype = self.network.albert.dtype
+        return next(name for name in get_args(Precision) if DTYPES[name] == dtype)
 
     # Pretrained models
 
@@ -174,7 +192,9 @@ class Model:
             # of each blank, the likeliest pieces, with probabilities
             blanks_found = list[list[tuple[int, float]]]()
             with torch.inference_mode():
-                places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
+                num_blanks = sum(encoded[n].count(tokenizer.mask_id) for n in rows)
+                is_blank = batch.ids == tokenizer.mask_id
+                places = self.device.indices(is_blank, num_blanks)
                 # (blanks, hidden)
                 hidden = network.albert(batch, places)
                 table = network.albert.embedding.word.weight
@@ -186,7 +206,7 @@ class Model:
                     # A word can be spelt by two pieces, the one that begins a word and
                     # the one that continues it ("▁he" and "he"): their probabilities
                     # are added. Special pieces and a lone "▁" are not words.
-                    alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
+                    alike = self.device.copy(torch.from_numpy(tokenizer.first_alike))
                     logits[
                         :, [*tokenizer.special_ids, *tokenizer.textless_ids]
                     ] = -torch.inf
@@ -265,14 +285,13 @@ class Model:
             for numbers, batch in inputs.frame_batches(network, self.tokenizer, copies):
                 chosen = [some[number] for number in numbers]
                 with torch.inference_mode():
-                    places = (batch.ids == self.tokenizer.mask_id).nonzero().flatten()
+                    is_masked = batch.ids == self.tokenizer.mask_id
+                    places = self.device.indices(is_masked, len(numbers))
                     hidden = network.albert(batch, places)
                     table = network.albert.embedding.word.weight
                     logits = network.masked_lm(hidden, table).float()  # (copies, vocab)
-                    labels = torch.tensor(
-                        [encodings[row].ids[place] for row, place in chosen],
-                        device=logits.device,
-                    )
+                    hidden_ids = [encodings[row].ids[place] for row, place in chosen]
+                    labels = self.device.copy(torch.tensor(hidden_ids))
                     picked = (
                         logits.log_softmax(-1)
                         .gather(-1, labels[:, None])
@@ -871,9 +890,13 @@ class Embeddings:
     """
 
     def __init__(
-        self, path: str | PathLike[str] | None = None, *, precision: Precision = "fp32"
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        device: str = "auto",
+        precision: Precision | None = None,
     ) -> None:
-        self.model = Model.load(path, precision=precision)
+        self.model = Model.load(path, device=device, precision=precision)
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text; a prompt for documents is put before it."""

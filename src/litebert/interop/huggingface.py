@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import Precision
+from litebert.device import DTYPES
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
-from litebert.fast import DTYPES, pack
+from litebert.fast import pack
 from litebert.files import require_new, staged_folder
 from litebert.folder import ModelFolder, read_head, weights_path, write_folder
 from litebert.folder.config import architecture, doubts, parse_config, read_layout

@@ -19,9 +19,7 @@ Axes in annotations and shape comments, here and in the packages above:
 
 from litebert.nn.batch import (
     Batch,
-    device_of,
     group_by_length,
-    move,
     pad_rows,
     pool_rows,
     sequence_of,
@@ -63,9 +61,7 @@ __all__ = [
     "Visible",
     "attention",
     "depth_plan",
-    "device_of",
     "group_by_length",
-    "move",
     "pad_rows",
     "pool_rows",
     "sequence_of",

@@ -3,17 +3,16 @@ for padding.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, chain
 
 import torch
 from jaxtyping import Float, Int, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from litebert.device import CPU_TOKENS, Device, device_at
 from litebert.errors import LitebertError
-
-TOKENS_AT_ONCE = 8_192  # the most tokens that are computed together in inference
 
 
 @dataclass(frozen=True)
@@ -88,14 +87,18 @@ class Batch:
         rectangle = values.new_zeros(len(self.lengths), width, *values.shape[1:])
         return rectangle.index_put((sequence_of(self), self.positions), values)
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def to(self, device: Device | torch.device | str) -> "Batch":
         """Return the batch on a device: itself if it is already there."""
-        if self.ids.device == torch.device(device):
+        if not isinstance(device, Device):
+            device = device_at(torch.device(device))
+        if self.ids.device == device.place:
             return self
-        tensors = {name: x for name, x in vars(self).items() if name != "lengths"}
-        return replace(
-            self,
-            **{name: x.to(device, non_blocking=True) for name, x in tensors.items()},
+        return Batch(
+            ids=device.copy(self.ids),
+            positions=device.copy(self.positions),
+            segments=device.copy(self.segments),
+            offsets=device.copy(self.offsets),
+            lengths=self.lengths,
         )
 
     @property
@@ -120,36 +123,30 @@ def pool_rows(
     """
     if pooling == "cls":
         return hidden[batch.first_tokens]
-    return torch.segment_reduce(hidden, pooling, lengths=batch.offsets.diff())
+    sizes = batch.offsets.diff()  # (sequences,), in tokens
+    if device_at(hidden.device).is_cpu:
+        return torch.segment_reduce(hidden, pooling, lengths=sizes)
+    # On a GPU it makes the host wait twice, and Apple's do not have it.
+    sequences = sequence_of(batch)
+    vectors = hidden.new_zeros(len(batch.lengths), hidden.shape[1])
+    if pooling == "mean":
+        return vectors.index_add(0, sequences, hidden) / sizes[:, None]
+    places = sequences[:, None].expand_as(hidden)
+    return vectors.scatter_reduce(0, places, hidden, "amax", include_self=False)
 
 
-def device_of(network: nn.Module) -> torch.device:
-    """Return the device of a network's parameters."""
-    return next(network.parameters()).device
-
-
-def move(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Move a tensor to a device; to a GPU, copy from pinned memory, so that the host
-    does not wait.
-    """
-    is_to_gpu = torch.device(device).type == "cuda" and tensor.device.type == "cpu"
-    return (
-        tensor.pin_memory().to(device, non_blocking=True)
-        if is_to_gpu
-        else tensor.to(device)
-    )
-
-
-def group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+def group_by_length(
+    lengths: Sequence[int], tokens_at_once: int = CPU_TOKENS
+) -> Iterator[list[int]]:
     """Yield groups of indices of similar length, longest first, each of at most
-    TOKENS_AT_ONCE tokens.
+    `tokens_at_once` tokens (`Device.tokens_at_once`), padding included.
 
     >>> list(group_by_length([3, 9, 5]))
     [[1, 2, 0]]
     """
     group: list[int] = []
     for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if group and (len(group) + 1) * lengths[group[0]] > TOKENS_AT_ONCE:
+        if group and (len(group) + 1) * lengths[group[0]] > tokens_at_once:
             yield group
             group = []
         group.append(number)

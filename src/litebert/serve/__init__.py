@@ -8,7 +8,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Le
 
-from litebert.config import Backend, InferencePrecision
+from litebert.config import Backend, DeviceName, InferencePrecision
 from litebert.errors import LitebertError, missing_package, say
 
 
@@ -18,7 +18,8 @@ class Options:
 
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, Ge(0), Le(65_535), "Port; 0 takes a free one."] = 8_000
-    precision: InferencePrecision = "fp32"
+    device: DeviceName = "auto"
+    precision: InferencePrecision = None
     backend: Annotated[
         Backend,
         "Kernels for attention and short texts in fp32; auto measures and picks the"

@@ -331,17 +331,22 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
 
 def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
     """Load and test a model; return it with its description."""
-    model = Model.load(path, precision=options.precision, backend=options.backend)
+    model = Model.load(
+        path,
+        device=options.device,
+        precision=options.precision,
+        backend=options.backend,
+    )
     model.remark = None  # clients do not see the server's log
     self_test(model)
     notes = [*model.notes]
-    if options.precision != "fp32":
-        exact, rounded = (
-            each.embed([_SHORT, _LONG]) for each in (Model.load(path), model)
-        )
+    if model.precision != "fp32":
+        on_cpu = Model.load(path, device="cpu", precision="fp32")
+        exact = on_cpu.embed([_SHORT, _LONG])  # (2, hidden)
+        rounded = model.embed([_SHORT, _LONG])
         difference = float(np.linalg.norm(rounded - exact) / np.linalg.norm(exact))
         notes.append(
-            f"computed in {options.precision}; vectors differ from those in fp32 by"
+            f"computed in {model.precision}; vectors differ from those in fp32 by"
             f" {difference:.2%}"
         )
     config = model.network.config

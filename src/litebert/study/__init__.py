@@ -10,10 +10,9 @@ from typing import Annotated
 
 from litebert.answers import Shown
 from litebert.config import PRESETS, AlbertConfig, preset
+from litebert.flops import forward_flops
 from litebert.report.tables import Cell, Table
 
-MASKED_SHARE = 0.15
-"""Share of the tokens that the masked-LM head reads."""
 PAPER_TOKENS = 125_000 * 4_096 * 512
 """Paper 4.1: steps x sequences x pieces of every comparison run."""
 PAPER_PARAMETERS = {
@@ -109,29 +108,6 @@ def sizes_of(config: AlbertConfig) -> Sizes:
         forward_flops_512=forward_flops(config, seq_length=512),
         formula=formula,
         normalised_cost=float(formula * PAPER_TOKENS),
-    )
-
-
-def forward_flops(config: AlbertConfig, *, seq_length: int) -> int:
-    """Return the FLOPs of the forward pass per token; every step counts, so sharing
-    saves nothing.
-
-    A multiplication and an addition are two FLOPs. The rule 6N is far too low for
-    shared weights.
-
-    >>> forward_flops(AlbertConfig(), seq_length=128)
-    175966003
-    """
-    embedding = config.embedding_size
-    hidden = config.hidden_size
-    kernels = 4 * hidden * hidden + 2 * hidden * config.intermediate_size
-    scores_and_mixing = 4 * seq_length * hidden
-    projection = 2 * embedding * hidden if config.projects_embeddings else 0
-    head = 2 * (hidden * embedding + embedding * config.vocab_size)
-    return (
-        config.num_steps * (2 * kernels + scores_and_mixing)
-        + projection
-        + round(MASKED_SHARE * head)
     )
 
 

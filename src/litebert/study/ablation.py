@@ -17,8 +17,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from litebert.config import PretrainConfig
+from litebert.flops import forward_flops
 from litebert.settings import resolve, settings_from_words
-from litebert.study import forward_flops
 
 Words = tuple[str, ...]
 

@@ -17,13 +17,14 @@ from torch.autograd.functional import jvp
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, Precision
+from litebert.device import DTYPES
 from litebert.errors import LitebertError, say
 from litebert.fast import accelerate, pack
 from litebert.fast.attention import Layout
-from litebert.fast.steps import DTYPES
+from litebert.flops import MASKED_SHARE, forward_flops
 from litebert.inference.model import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.study import MASKED_SHARE, forward_flops, sizes_of
+from litebert.study import sizes_of
 from litebert.study.costs import ClaimResult, Costs
 from litebert.study.layers import Fate, Layers, StepChange, Verdict
 

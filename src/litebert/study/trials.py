@@ -12,16 +12,18 @@ from pathlib import Path
 from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.corpus import Corpus
 from litebert.corpus.shards import MANIFEST
+from litebert.device import DTYPES
 from litebert.errors import LitebertError
-from litebert.fast import DTYPES, accelerate
+from litebert.fast import accelerate
 from litebert.files import hash_file, read_json, write_json
+from litebert.flops import forward_flops
 from litebert.folder import fill_gaps, read_config, read_folder
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader, Sampling
 from litebert.rng import random_bits
 from litebert.runs import Run, read_record
 from litebert.settings import resolve, settings_from_words
-from litebert.study import forward_flops, sizes_of
+from litebert.study import sizes_of
 from litebert.study.ablation import (
     Grid,
     Scale,

@@ -18,17 +18,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import DistilConfig
+from litebert.device import choose_device, device_of
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
-from litebert.fast import is_int8, sum_dtype
+from litebert.fast import is_int8
 from litebert.folder import SentenceVectors, read_folder
 from litebert.nn import (
     Albert,
     AlbertForPretraining,
     Batch,
     HeadContext,
-    device_of,
-    move,
     pool_rows,
 )
 from litebert.nn.model import FeedForwardBlock
@@ -126,14 +125,14 @@ class Teacher:
         bounds = align(ours, theirs)
         numbers = np.flatnonzero(bounds[1] > bounds[0])
         kept, first, stop = (
-            move(torch.from_numpy(x), device)
+            device.copy(torch.from_numpy(x))
             for x in (numbers, *(each[numbers] for each in bounds))
         )
         targets = []
         for x in (states[layer] for layer in layers):
             # (their tokens + 1, hidden)
             whole = torch.cat([x.new_zeros(1, x.shape[1]), x])
-            sums = whole.to(sum_dtype(device)).cumsum(0)
+            sums = whole.to(device.sum_dtype).cumsum(0)
             targets.append(
                 ((sums[stop] - sums[first]) / (stop - first)[:, None]).float()
             )
@@ -194,7 +193,7 @@ def begin_as_teacher(
     plain = replace(sample, ids=unmask(sample))
     # the input of its first layer
     kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])
-    (work,) = micro_batches(plain, None, torch.device("cpu"))
+    (work,) = micro_batches(plain, None, choose_device("cpu"))
     words = embedding.word(work.batch.ids)
     positions = embedding.position(work.batch.positions)
     # (tokens, embed)
@@ -465,11 +464,10 @@ class Distillation(Task[Lesson]):
         """
         values = self.pretraining.evaluate()
         self.network.eval()
-        sums = torch.zeros(self.num_sums, dtype=torch.float64)
+        device = device_of(self.network)
+        sums = torch.zeros(self.num_sums, dtype=device.sum_dtype, device=device.place)
         for batch in self.pretraining.world.share(self.held_out_texts):
-            sums += self.loss(
-                self._lesson(batch, 1.0, ALONE, is_masked=False)
-            ).sums.cpu()
+            sums += self.loss(self._lesson(batch, 1.0, ALONE, is_masked=False)).sums
         self.pretraining.world.sum_([sums])
         self.network.train()
         measured = self.measures(sums.tolist())

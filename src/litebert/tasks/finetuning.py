@@ -7,6 +7,7 @@ epoch and the step.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Generic
@@ -17,10 +18,11 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import FinetuneConfig, TeacherConfig, TrainConfig
+from litebert.device import Device, device_of
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
-from litebert.nn import AlbertForTask, Batch, Network, device_of, group_by_length, move
+from litebert.nn import AlbertForTask, Batch, Network, group_by_length
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, name_in
 from litebert.tasks.kinds.family import (
@@ -59,6 +61,16 @@ class FinetuningWork(MicroBatch):
     step_weight: float
     wanted: Tensor | None = None
 
+    def to(self, device: Device) -> "FinetuningWork":
+        """Return the micro-batch on a device."""
+        return FinetuningWork(
+            batch=self.batch.to(device),
+            targets=device.copy(self.targets),
+            weights=device.copy(self.weights),
+            step_weight=self.step_weight,
+            wanted=None if self.wanted is None else device.copy(self.wanted),
+        )
+
 
 @dataclass(eq=False)
 class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
@@ -79,38 +91,47 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         accelerate(self.network.albert)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
-        train = self.train
         device = device_of(self.network)
-        for step in range(start, stop):
-            numbers = draw_indices(
-                len(self.features), step, batch_size=train.batch_size, seed=train.seed
+        steps = range(start, stop)
+        if device.is_cpu:
+            # a second thread would take time from the one that computes
+            yield from map(self._collate_step, steps)
+            return
+        with ThreadPoolExecutor(max_workers=1) as preparer:
+            following = preparer.submit(self._collate_step, start)
+            for step in steps:
+                works = following.result()
+                # collated while the GPU computes the step before
+                if step + 1 < stop:
+                    following = preparer.submit(self._collate_step, step + 1)
+                yield [work.to(device) for work in works]
+
+    def _collate_step(self, step: int) -> list[FinetuningWork]:
+        """Return the micro-batches of this process in a step, on the CPU."""
+        train = self.train
+        numbers = draw_indices(
+            len(self.features), step, batch_size=train.batch_size, seed=train.seed
+        )
+        features = [self.features[number] for number in numbers]
+        # memory peaks in the first micro-batch
+        features.sort(key=lambda feature: -feature.num_tokens)
+        step_weight = sum(feature.weight for feature in features) or 1.0
+        features = self.world.share(features)
+        size = train.micro_batch_size or len(features)
+        works = []
+        for first in range(0, len(features), size):
+            part = features[first : first + size]
+            taught = [x.teacher for x in part if x.teacher is not None]
+            wanted = torch.from_numpy(np.concatenate(taught)) if taught else None
+            work = FinetuningWork(
+                batch=collate(part),
+                targets=targets_of(part),
+                weights=torch.tensor([feature.weight for feature in part]),
+                step_weight=step_weight,
+                wanted=wanted,
             )
-            features = [self.features[number] for number in numbers]
-            # memory peaks in the first micro-batch
-            features.sort(key=lambda feature: -feature.num_tokens)
-            step_weight = sum(feature.weight for feature in features) or 1.0
-            features = self.world.share(features)
-            size = train.micro_batch_size or len(features)
-            works = list[FinetuningWork]()
-            for first in range(0, len(features), size):
-                part = features[first : first + size]
-                given = [
-                    feature.teacher for feature in part if feature.teacher is not None
-                ]
-                wanted = (
-                    move(torch.from_numpy(np.concatenate(given)), device)
-                    if given
-                    else None
-                )
-                batch = collate(part).to(device)
-                targets = move(targets_of(part), device)
-                weights = move(
-                    torch.tensor([feature.weight for feature in part]), device
-                )
-                works.append(
-                    FinetuningWork(batch, targets, weights, step_weight, wanted)
-                )
-            yield works
+            works.append(work)
+        return works
 
     def loss(self, work: FinetuningWork) -> Loss:
         self._answers = None  # the step will change the weights
@@ -153,7 +174,9 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             # processes share the groups of similar length
             features = held_out.features
             outputs = dict[int, Output]()
-            groups = list(group_by_length([feature.num_tokens for feature in features]))
+            lengths = [feature.num_tokens for feature in features]
+            at_once = device_of(self.network).tokens_at_once
+            groups = list(group_by_length(lengths, at_once))
             mine = [
                 features[number] for number in chain.from_iterable(world.share(groups))
             ]
@@ -245,7 +268,8 @@ def outputs_of(
         pack(network.albert)
     device = device_of(network)
     outputs = dict[int, Output]()
-    for numbers in group_by_length([feature.num_tokens for feature in features]):
+    lengths = [feature.num_tokens for feature in features]
+    for numbers in group_by_length(lengths, device.tokens_at_once):
         batch = collate([features[number] for number in numbers]).to(device)
         outputs.update(zip(numbers, read(network, batch), strict=True))
         if progress is not None:

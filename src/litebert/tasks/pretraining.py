@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from litebert.config import EarlyConfig, TrainConfig
+from litebert.device import Device, device_of
 from litebert.distributed import ALONE, World
-from litebert.fast import accelerate, pack, sum_dtype
-from litebert.nn import AlbertForPretraining, Batch, device_of, move
+from litebert.fast import accelerate, pack
+from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, prefetch
 from litebert.plugins import PRETRAINING_HEADS
 from litebert.tasks.heads import PretrainingHead, PretrainingWork, masked_lm_objective
@@ -122,21 +123,26 @@ class Pretraining(Task[PretrainingWork]):
         device = device_of(self.network)
         self.network.eval()
         pack(self.network.albert)
-        exact = sum_dtype(device)
-        sums = torch.zeros(self.num_sums, dtype=exact, device=device)
+        exact = device.sum_dtype
+        sums = torch.zeros(self.num_sums, dtype=exact, device=device.place)
         # of the positions that show [MASK]
-        hidden = torch.zeros(3, dtype=exact, device=device)
+        hidden = torch.zeros(3, dtype=exact, device=device.place)
         for batch in self.world.share(self.held_out):
+            shows_mask = batch.ids[batch.masked_positions] == self.mask_id  # (masked,)
+            done = 0  # masked tokens of the micro-batches before
             for work in micro_batches(batch, self.train.micro_batch_size, device):
                 logits = self.network(work.batch, work.masked_positions)
                 sums += self.loss(work, logits).sums
+                more = done + len(work.masked_ids)
                 if self.mask_id is not None:
-                    # (masked,)
-                    is_hidden = work.batch.ids[work.masked_positions] == self.mask_id
-                    shown_mask = replace(work, masked_ids=work.masked_ids[is_hidden])
+                    # found on the host: a GPU would have to be waited for
+                    shown = np.flatnonzero(shows_mask[done:more])
+                    rows = device.copy(torch.from_numpy(shown))
                     hidden += masked_lm_objective(
-                        logits["masked_lm"][is_hidden], shown_mask
+                        logits["masked_lm"][rows],
+                        replace(work, masked_ids=work.masked_ids[rows]),
                     ).sums
+                done = more
         self.network.train()
         self.world.sum_([sums, hidden])
         measured = self.measures(sums.tolist())
@@ -157,7 +163,7 @@ class Pretraining(Task[PretrainingWork]):
 def micro_batches(
     batch: PretrainingBatch,
     size: int | None,
-    device: torch.device,
+    device: Device,
     world: World = ALONE,
 ) -> Iterator[PretrainingWork]:
     """Cut a process's share of a step into micro-batches of at most `size` sequences,
@@ -177,7 +183,7 @@ def micro_batches(
         inside = slice(*np.searchsorted(batch.masked_positions, [start, stop]))
 
         def on_device(array: Any) -> Tensor:
-            return move(torch.from_numpy(array), device)
+            return device.copy(torch.from_numpy(array))
 
         yield PretrainingWork(
             batch=Batch(

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from litebert.fast import sum_dtype
+from litebert.device import device_at
 from litebert.nn import Batch, Network
 
 
@@ -70,5 +70,5 @@ def stack_sums(*values: Tensor) -> Tensor:
     """Return values as `Loss.sums`, in a dtype precise enough to be summed over a
     run.
     """
-    exact = sum_dtype(values[0].device)
+    exact = device_at(values[0].device).sum_dtype
     return torch.stack([value.detach().to(exact) for value in values])

@@ -16,10 +16,12 @@ from pydantic import JsonValue
 
 from litebert import rng
 from litebert.config import DROPOUTS, AlbertConfig, FinetuneConfig, HeadConfig
+from litebert.device import choose_device, move_network
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
-from litebert.fast import DTYPES, checkpoint_gradients
+from litebert.fast import checkpoint_gradients, compile_steps
 from litebert.files import write_json, write_text
+from litebert.flops import forward_flops
 from litebert.folder import (
     ModelFolder,
     hash_weights,
@@ -47,17 +49,11 @@ from litebert.tasks.kinds.family import Dataset, Example, Feature
 from litebert.tasks.kinds.text import SingleLabel, TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
-from litebert.train.loop import (
-    Estimate,
-    faster_precision,
-    measure_needs,
-    process_bytes,
-    train,
-)
+from litebert.train.estimate import Estimate, measure_needs
+from litebert.train.loop import train
 from litebert.train.run import (
     RunLog,
     begin,
-    choose_device,
     session,
     threads,
     write_model,
@@ -112,17 +108,25 @@ def finetune(
             world=world,
         ):
             return 0
-        with threads(settings.threads):
+        device = choose_device(settings.device)
+        dtype = device.dtype(settings.precision)
+        with (
+            threads(settings.threads),
+            device.computing(dtype, is_deterministic=settings.deterministic),
+        ):
             network = prepared.network(
                 torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0))
             )
-            log = RunLog(opened, settings, is_quiet)
-            start = (
-                None
-                if config.model.random
-                else start_from(network, prepared.start_folder)
+            flops = 3.0 * forward_flops(
+                prepared.network_config,
+                seq_length=prepared.mean_tokens,
+                masked_share=0.0,
             )
-            network.to(choose_device(settings.device)).train()
+            log = RunLog(opened, settings, device, is_quiet, flops)
+            start = None
+            if not config.model.random:
+                start = start_from(network, prepared.start_folder)
+            network.to(device.place).train()
             if start is None:
                 log.say(
                     "random weights, as configured: nothing was taken from the model"
@@ -257,7 +261,7 @@ class Prepared:
         """Return the network with random weights."""
         train = self.config.train
         head = self.dataset.family.head
-        dtype = DTYPES[train.precision]
+        dtype = choose_device(train.device).dtype(train.precision)
         has_exits = train.exits
         network = AlbertForTask(
             self.network_config,
@@ -268,6 +272,8 @@ class Prepared:
         )
         if train.gradient_checkpointing:
             checkpoint_gradients(network.albert)
+        if train.compile:
+            compile_steps(network.albert)
         return network
 
 
@@ -364,7 +370,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         teacher = run / "model" if is_run(run) else locate(config.teacher.run)
         described["teacher"] = hash_weights(teacher)
         taught = read_folder(teacher)
-        network = taught.network.to(choose_device(train.device))
+        network = taught.network
+        move_network(network, choose_device(train.device))
         longest = min(config.task.max_length, network.config.max_position_embeddings)
         features = add_teacher_logits(
             family,
@@ -404,9 +411,10 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     eval_every = train.eval_every or min(
         math.ceil(len(features) / train.batch_size), steps
     )
-    if precision == "auto":
+    if precision in (None, "auto"):
         recorded = Run(folder).settings.get("train.precision")
-        precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]
+        measured = choose_device(train.device).precision(precision)
+        precision = recorded or measured  # type: ignore[assignment]
     train = train.model_copy(
         update={"steps": steps, "eval_every": eval_every, "precision": precision}
     )
@@ -449,10 +457,13 @@ def plan_finetuning(
     config = prepared.config
     train = prepared.config.train
     device = choose_device(train.device)
-    before = process_bytes(device)
+    before = device.allocated_bytes()
     by_length = sorted(prepared.features, key=lambda feature: feature.num_tokens)
     make = partial(
-        Finetuning, prepared.network().to(device), prepared.dataset.family, held_out={}
+        Finetuning,
+        prepared.network().to(device.place),
+        prepared.dataset.family,
+        held_out={},
     )
 
     def probe(number: int) -> Any:
@@ -472,7 +483,8 @@ def plan_finetuning(
         )[0]
 
     at_once = train.micro_batch_size or train.batch_size
-    large = min(PROBED, max(2, at_once))
+    # on a CPU few features are as fast, each, as many
+    large = max(2, min(PROBED, at_once) if device.is_cpu else at_once)
     mean = prepared.mean_tokens
     needs = measure_needs(
         make(features=prepared.features, train=train),

@@ -13,10 +13,12 @@ from safetensors.torch import load_file
 
 from litebert import rng
 from litebert.config import DROPOUTS, AlbertConfig, PretrainConfig
+from litebert.device import choose_device, move_network
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
-from litebert.fast import DTYPES, checkpoint_gradients
+from litebert.fast import checkpoint_gradients, compile_steps
 from litebert.files import Json
+from litebert.flops import forward_flops
 from litebert.folder import (
     ModelFolder,
     SentenceVectors,
@@ -49,12 +51,12 @@ from litebert.tasks.pretraining import Pretraining
 from litebert.tasks.task import Task
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
-from litebert.train.loop import Estimate, estimate, faster_precision, fit_steps, train
+from litebert.train.estimate import Estimate, estimate, fit_steps
+from litebert.train.loop import train
 from litebert.train.pace import Pace
 from litebert.train.run import (
     RunLog,
     begin,
-    choose_device,
     session,
     threads,
     write_model,
@@ -114,22 +116,31 @@ def pretrain(
         if begin(folder, settled, data=sources.describe() | of_teacher, world=world):
             return 0
         all_threads = torch.get_num_threads()
-        with threads(settings.threads):
+        device = choose_device(settings.device)
+        dtype = device.dtype(settings.precision)
+        with (
+            threads(settings.threads),
+            device.computing(dtype, is_deterministic=settings.deterministic),
+        ):
             # a student is initialised from its teacher on the CPU, before either moves
-            device = choose_device(settings.device)
-            dtype = DTYPES[settings.precision]
             teacher = (
                 Teacher.load(locate(named), sources.tokenizer, dtype=dtype)
                 if named
                 else None
             )
-            network = new_network(config, sources, teacher)
-            network.to(device).train()
+            network = new_network(config, sources, teacher, dtype)
+            network.to(device.place).train()
             if teacher:
-                teacher.encoder.to(device)
+                move_network(teacher.encoder, device)
             if settings.gradient_checkpointing:
                 checkpoint_gradients(network.albert)
-            log = RunLog(opened, settings, is_quiet)
+            if settings.compile:
+                compile_steps(network.albert)
+            flops = None
+            if not (named or config.early.depth):  # every token, in every step
+                length = sources.mean_length(config)
+                flops = 3.0 * forward_flops(config.model, seq_length=length)
+            log = RunLog(opened, settings, device, is_quiet, flops)
             optimizer = build_optimizer(config.optim, network.named_parameters())
             fresh = (
                 take_start(network, optimizer, config, sources.tokenizer, log)
@@ -157,7 +168,7 @@ def pretrain(
             vectors = vectors_of(config, teacher)
             model = ModelFolder(network, sources.tokenizer, vectors)
             pace = None
-            if settings.minutes is not None and device.type == "cpu":
+            if settings.minutes is not None and device.is_cpu:
                 # threads that the user has set stay, and all processes have the same
                 is_measured = settled.origins["train.threads"] == MEASURED
                 may_change = is_measured and world.size == 1
@@ -256,10 +267,9 @@ def complete(
     device = choose_device(config.train.device)
     run = Run(folder)
     changed: dict[str, Json] = {}
-    if train.precision == "auto":
-        changed["precision"] = run.settings.get("train.precision") or faster_precision(
-            device
-        )
+    if train.precision in (None, "auto"):
+        recorded = run.settings.get("train.precision")
+        changed["precision"] = recorded or device.precision(train.precision)
     is_planned = train.minutes is None or resolved.origins["train.steps"] == MEASURED
     is_begun = not is_planned and run.settings.get("train.minutes") == train.minutes
     if is_begun:
@@ -406,7 +416,10 @@ def _other_shape(
 
 
 def new_network(
-    config: PretrainConfig, sources: Sources, teacher: Teacher | None
+    config: PretrainConfig,
+    sources: Sources,
+    teacher: Teacher | None,
+    dtype: torch.dtype,
 ) -> AlbertForPretraining:
     """Return the network on the CPU: random or begun as its teacher, with attention and
     output bias as configured.
@@ -417,7 +430,7 @@ def new_network(
     network = AlbertForPretraining(
         config.model,
         heads=config.objective.chosen_heads,
-        dtype=DTYPES[config.train.precision],
+        dtype=dtype,
         generator=generator,
     )
     if config.start.model:

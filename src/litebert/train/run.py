@@ -22,7 +22,8 @@ from pydantic import JsonValue
 import litebert
 from litebert import files, runs
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
-from litebert.distributed import ALONE, World, world_size
+from litebert.device import Device, choose_device
+from litebert.distributed import ALONE, World
 from litebert.errors import (
     LitebertError,
     format_count,
@@ -35,7 +36,7 @@ from litebert.folder import ModelFolder, write_folder
 from litebert.hub.card import write_card
 from litebert.plugins import file_of_plugin
 from litebert.settings import Resolved, difference, flatten, plugins_of
-from litebert.system import HANGUP, STOP_SIGNALS, peak_memory_bytes
+from litebert.system import HANGUP, STOP_SIGNALS
 from litebert.tasks.heads import pretraining_measures
 
 # settings that affect neither the data nor the numbers: a run may resume with other
@@ -209,9 +210,8 @@ def begin(
                 "platform": platform.platform(),
                 "threads": torch.get_num_threads(),
             }
-            environment["gpu"] = (
-                torch.cuda.get_device_name() if torch.cuda.is_available() else None
-            )
+            device = choose_device(resolved.config.train.device)
+            environment["gpu"] = None if device.is_cpu else device.name
             given = {
                 "origins": resolved.origins,
                 "data": dict(data),
@@ -231,32 +231,7 @@ def begin(
     return bool(world.from_first(write_or_check))
 
 
-# ---- device and threads --------------------------------------------------------------
-
-
-def choose_device(name: str) -> torch.device:
-    """Return the device that `train.device` names; `auto` is CUDA if there is a GPU.
-
-    With several processes, each uses its own GPU, by its rank on the machine.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and world_size() > 1:
-        name = f"cuda:{os.environ.get('LOCAL_RANK') or 0}"
-    try:
-        if name == "mps" and world_size() > 1:
-            raise RuntimeError("several processes cannot share one Apple GPU")
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        what = "this device cannot be used"
-        received = f"train.device={name}: {str(error).splitlines()[0]}"
-        expected = "auto, cpu, cuda, cuda:N or mps, as this machine has it"
-        advice = "set train.device=auto"
-        raise LitebertError(
-            "LB-507", what, received=received, expected=expected, next=advice
-        ) from error
-    return device
+# ---- threads and models --------------------------------------------------------------
 
 
 @contextmanager
@@ -289,7 +264,10 @@ class RunLog:
 
     session: Session
     train: TrainConfig
+    device: Device
     is_quiet: bool = False
+    # of forward and backward passes; None: unknown
+    flops_per_token: float | None = None
     # time.monotonic() at the end of a run by the clock; its number of steps is an
     # estimate
     ends: float | None = None
@@ -334,9 +312,7 @@ class RunLog:
         ):
             return
         left = self._left(step, (now - self._since) / (step - self._last_step))
-        line = (
-            f"step {step}/{total_steps}  left {left}  {memory_bytes() / 2**30:.1f} GB"
-        )
+        line = f"step {step}/{total_steps}  left {left}  {self.device.peak_bytes() / 2**30:.1f} GB"
         if is_live:
             self._shown = now
             show_status(step, total_steps, line)
@@ -363,13 +339,27 @@ class RunLog:
         speed = self.tokens / seconds
         self.tokens = 0
         counts = {"tokens": tokens, "tokens_per_second": round(speed, 1)}
+        share = self._utilisation(speed)
+        if share is not None:
+            counts["mfu"] = round(share, 4)
         self._record({"kind": "train", "step": step, **measures, **rates, **counts})
+        of_peak = "" if share is None else f"  MFU {share:.1%}"
         self.say(
             f"step {step:>{len(str(self.total_steps))}}/{self.total_steps} "
             f" {self._words(measures)}  lr {rates['learning_rate']:.2e}  {speed:,.0f}"
-            f" tok/s  left {self._left(step, self._pace)} "
-            f" {memory_bytes() / 2**30:.1f} GB"
+            f" tok/s{of_peak}  left {self._left(step, self._pace)} "
+            f" {self.device.peak_bytes() / 2**30:.1f} GB"
         )
+
+    def _utilisation(self, tokens_per_second: float) -> float | None:
+        """Return the model FLOP utilisation: the share of the peak in half precision,
+        over all processes; None where either is unknown.
+        """
+        peak = self.device.peak_flops
+        if peak is None or self.flops_per_token is None:
+            return None
+        flops = tokens_per_second * self.flops_per_token  # per second
+        return flops / (peak * self.session.world.size)
 
     def evaluation(self, step: int, evaluate: Callable[[], dict[str, float]]) -> None:
         """Evaluate on held-out data and report it; the time it takes is not counted as
@@ -435,12 +425,3 @@ class RunLog:
             short
             or [f"{name} {value:.4g}" for name, value in list(measures.items())[:5]]
         )
-
-
-def memory_bytes() -> int:
-    """Return this process's peak memory in bytes: that of the GPU if it is used, else
-    resident.
-    """
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
-        return torch.cuda.max_memory_allocated()
-    return peak_memory_bytes()

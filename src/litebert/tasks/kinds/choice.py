@@ -16,8 +16,9 @@ from torch.nn import functional as F
 
 from litebert import metrics
 from litebert.config import HeadConfig
+from litebert.device import device_at
 from litebert.errors import LitebertError
-from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead, move
+from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
 from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
@@ -124,9 +125,8 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         NEVER.
         """
         logits = network(batch).view(-1, self.num_choices)
-        is_lacking = move(
-            torch.tensor([length == 1 for length in batch.lengths]), logits.device
-        )
+        lengths = torch.tensor(batch.lengths)
+        is_lacking = device_at(logits.device).copy(lengths == 1)
         masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
         return masked
 

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from litebert import metrics
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError, format_count
-from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
+from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead, sequence_of
 from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
@@ -674,10 +674,8 @@ class VectorHead(nn.Module):
     ) -> Float[Tensor, "sequences outputs"]:
         """Return the logits of each sequence."""
         num_texts = len(batch.lengths)
-        sizes = batch.offsets.diff()
-        text = torch.arange(num_texts, device=hidden.device).repeat_interleave(sizes)
         # of each token: which half of which sequence
-        place = 2 * text + batch.segments.clamp(max=1)
+        place = 2 * sequence_of(batch) + batch.segments.clamp(max=1)
         sums = hidden.new_zeros(2 * num_texts, hidden.shape[1]).index_add(
             0, place, hidden
         )

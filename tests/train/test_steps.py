@@ -1,119 +1,58 @@
-"""Code for GPUs, tested without one: fake tensors have no values, so code that waits
-for one fails.
+"""A training step on its own: the scale of the loss, skipped steps, sums without
+float64.
 """
 
-from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    FakeTensor,
-    FakeTensorMode,
-)
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from litebert import device
 from litebert.config import AlbertConfig, OptimConfig, TrainConfig
+from litebert.device import Device, choose_device
 from litebert.errors import LitebertError
-from litebert.fast import attention
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.optim import build_optimizer, clip_gradients
-from litebert.tasks import pretraining
+from litebert.optim import build_optimizer
 from litebert.tasks.heads import PretrainingWork
 from litebert.tasks.pretraining import Pretraining
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import RunProgress
 from litebert.train.loop import StepResult, training_step
-from litebert.train.run import choose_device
 
-LENGTHS = (19, 7, 7)  # 33 rows: rows of padding are added, which are zeros
+LENGTHS = (19, 7, 7)
 
 
-def _network(dropout: float, kind: str, dtype: torch.dtype) -> AlbertForPretraining:
-    sizes = {
-        "vocab_size": 50,
-        "embedding_size": 16,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-    }
-    sizes |= {
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "hidden_dropout_prob": dropout,
-    }
-    config = AlbertConfig(**sizes, attention_probs_dropout_prob=dropout, attention=kind)
+def _network(dtype: torch.dtype) -> AlbertForPretraining:
+    config = AlbertConfig(
+        vocab_size=50,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     return AlbertForPretraining(config, dtype=dtype).train()
 
 
-def _work(of: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> PretrainingWork:
+def _work() -> PretrainingWork:
     ids = torch.arange(sum(LENGTHS)) % 50
     masked = torch.tensor([1, 8, 12, 20])
-    batch = Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)])
-    batch = Batch(
-        *map(of, (batch.ids, batch.positions, batch.segments, batch.offsets)),
-        batch.lengths,
-    )
     return PretrainingWork(
-        batch, *map(of, (masked, ids[masked], torch.tensor([0, 1, 0]))), 4, 3
+        batch=Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)]),
+        masked_positions=masked,
+        masked_ids=ids[masked],
+        sentence_labels=torch.tensor([0, 1, 0]),
+        step_masked=4,
+        step_labelled=3,
     )
-
-
-@pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, MagicMock]]:
-    """Make every fake tensor claim to be on a GPU, and record the calls of the
-    attention kernels.
-    """
-    watched = {
-        name: MagicMock(wraps=getattr(attention, name))
-        for name in ("_variable", "padded")
-    }
-    for name, kernel in watched.items():
-        monkeypatch.setattr(attention, name, kernel)
-    monkeypatch.setattr(FakeTensor, "is_cuda", True, raising=False)
-    yield watched
-    attention._has_flash.cache_clear()
-
-
-AMPERE = (8, 0)
-TURING = (7, 5)
-STEPS = [
-    (torch.bfloat16, 0.0, "full", AMPERE, "lamb", "_variable"),
-    (torch.float16, 0.0, "full", TURING, "lamb", "padded"),
-    (torch.bfloat16, 0.1, "full", AMPERE, "muon", "padded"),
-    (torch.float32, 0.0, "full", AMPERE, "adamw", "padded"),
-    (torch.bfloat16, 0.0, "local", AMPERE, "lamb", "_variable"),
-    (torch.float16, 0.1, "local", TURING, "lamb", "padded"),
-]
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_step_never_waits_for_the_device(
-    monkeypatch, kernels: dict[str, MagicMock], step: Any
-) -> None:
-    dtype, dropout, kind, capability, optimizer, expected = step
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    mode = FakeTensorMode()
-    work = _work(mode.from_tensor)
-    with mode:
-        with torch.device("meta"):
-            network = _network(dropout, kind, dtype)
-        for module in network.modules():
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
-        rule = build_optimizer(OptimConfig(name=optimizer), network.named_parameters())
-        Pretraining(network, held_out=(), train=TrainConfig()).loss(
-            work
-        ).total.backward()
-        norm = clip_gradients(network.parameters(), 1.0)
-        rule.step()
-        with pytest.raises(DataDependentOutputException):
-            norm.item()
-    assert {name for name, kernel in kernels.items() if kernel.called} == {expected}
 
 
 def _step(
@@ -121,7 +60,7 @@ def _step(
 ) -> tuple[StepResult, dict[str, Tensor]]:
     """Take a step; return its result, and the weights after it."""
     torch.manual_seed(1)
-    network = _network(0.0, "full", dtype)
+    network = _network(dtype)
     network.albert.embedding.word.weight.data *= 3
     rule = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
     task = Pretraining(network, held_out=(), train=TrainConfig())
@@ -145,7 +84,7 @@ def test_the_scale_of_the_loss_changes_no_bit_in_float32_and_an_overflow_in_fp16
     overflown, after = _step(torch.float16, 2.0**40)
     assert not overflown.is_finite
     torch.manual_seed(1)
-    untouched = _network(0.0, "full", torch.float16)
+    untouched = _network(torch.float16)
     assert torch.equal(after["albert.pooler.weight"], untouched.albert.pooler.weight)
 
 
@@ -186,13 +125,14 @@ def test_a_step_and_a_check_of_its_state_on_an_apple_gpu_use_no_float64(
 ) -> None:
     with pytest.raises(AssertionError), _NoFloat64():
         _step(torch.float32, 1.0)
-    for module in (loop, pretraining):
-        monkeypatch.setattr(module, "sum_dtype", lambda _: torch.float32)
+    monkeypatch.setitem(device.KINDS, "cpu", partial(Device, has_float64=False))
+    device.device_at.cache_clear()
     weights = {"good": torch.full((3,), 3e38), "bad": torch.tensor([1.0, float("nan")])}
     with _NoFloat64():
         assert _step(torch.float32, 1.0)[0].is_finite
         assert checkpoint.first_not_finite(weights) == "bad"
         assert checkpoint.first_not_finite({"good": weights["good"]}) is None
+    device.device_at.cache_clear()
 
 
 def test_several_processes_do_not_share_an_apple_gpu(

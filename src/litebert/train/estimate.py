@@ -1,0 +1,246 @@
+"""What a run will need, estimated by measurements on this machine: seconds per step,
+memory and disk; and, in a run by the clock, how many steps fit the time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from litebert.config import FinetuneConfig, PretrainConfig
+from litebert.device import Device, device_of
+from litebert.distributed import world_size
+from litebert.fast import checkpoint_gradients
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.optim import build_optimizer
+from litebert.tasks.heads import PretrainingWork
+from litebert.tasks.pretraining import Pretraining
+from litebert.tasks.task import Task, Work
+from litebert.train.loop import MIN_STEPS
+from litebert.train.run import threads
+
+PROBE_SECONDS = 1.0  # how long a probe is repeated
+ROUNDS = 4  # measurements for each number of threads; the first is a warm-up
+# one more forward pass of the same shape, next to the three units of a step
+WITH_TEACHER = 4 / 3
+# memory that the allocator holds relative to memory in use, from the runs in
+# benchmarks/RESULTS.md
+HEAP = 1.25
+# memory of the libraries, including bf16 kernels compiled for each shape (same runs)
+CPU_BYTES = {"fp32": 220 << 20, "bf16": 340 << 20, "fp16": 340 << 20}
+# weights, gradients and two moments in float32, and one more of each while updating
+BYTES_PER_PARAMETER = 4 * 5
+# a checkpoint has weights and two moments in float32
+CHECKPOINT_BYTES = 4 * 3
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run needs: seconds per step, peak memory in bytes, bytes on disk."""
+
+    num_parameters: int
+    seconds_per_step: float
+    memory_bytes: int
+    disk_bytes: int
+
+
+def estimate(
+    config: PretrainConfig, device: Device, mean_length: float | None = None
+) -> Estimate:
+    """Time a batch of made-up tokens and one update, and scale to this process's share
+    of the real batch.
+    """
+    before = device.allocated_bytes()
+    train = config.train
+    network = AlbertForPretraining(
+        config.model,
+        heads=config.objective.chosen_heads,
+        dtype=device.dtype(train.precision),
+    )
+    network.to(device.place)
+    if train.gradient_checkpointing:
+        checkpoint_gradients(network.albert)
+    num_networks = WITH_TEACHER if config.distil.teacher else 1.0
+    tokens = tokens_of_step(config, mean_length)
+    number = _probe_size(config, device)
+    return measure_needs(
+        Pretraining(network, held_out=(), train=train),
+        config,
+        _dummy_work(config, device, number),
+        _dummy_work(config, device, 2 * number),
+        tokens_per_step=num_networks * tokens / world_size(),
+        tokens_at_once=_at_once(config) * _mean_length(config),
+        bytes_before=before,
+    )
+
+
+def tokens_of_step(config: PretrainConfig, mean_length: float | None = None) -> int:
+    """Return the tokens of a step with sequences of that length, by default full ones;
+    a teacher's texts are full.
+    """
+    distil = config.distil
+    length = mean_length or config.objective.max_seq_length
+    texts = distil.texts * distil.text_length if distil.teacher else 0
+    return round(config.train.batch_size * length) + texts
+
+
+def measure_needs(
+    task: Task[Work],
+    config: PretrainConfig | FinetuneConfig,
+    small: Work,
+    large: Work,
+    *,
+    tokens_per_step: float,
+    tokens_at_once: float,
+    bytes_before: int,
+) -> Estimate:
+    """Measure the memory that two micro-batches keep, time the larger and one update,
+    and scale to a whole step.
+    """
+    train = config.train
+    device = device_of(task.network)
+    # both before anything is timed: this also warms up the kernels
+    kept_small = _bytes_kept(task, small)
+    kept_large = _bytes_kept(task, large)
+    tokens_small = sum(small.batch.lengths)
+    tokens_large = sum(large.batch.lengths)
+    # The difference leaves out copies of the weights, which make a small probe in bf16
+    # a third too high.
+    more_bytes = max(0, kept_large - kept_small)
+    bytes_per_token = more_bytes / max(1, tokens_large - tokens_small)
+    seconds = _median_time(partial(_backward, task, large), device)
+    optimizer = build_optimizer(config.optim, task.network.named_parameters())
+    update = _median_time(optimizer.step, device)
+    num_parameters = sum(p.numel() for p in task.network.parameters())
+    of_weights = num_parameters * BYTES_PER_PARAMETER
+    held = HEAP * (of_weights + bytes_per_token * tokens_at_once)
+    libraries = CPU_BYTES[device.precision(train.precision)] if device.is_cpu else 0
+    # a checkpoint is written before the oldest is removed; the model is weights alone
+    num_checkpoints = train.keep_checkpoints + 1
+    checkpoints = num_checkpoints * num_parameters * CHECKPOINT_BYTES
+    return Estimate(
+        num_parameters=num_parameters,
+        seconds_per_step=update + tokens_per_step * seconds / tokens_large,
+        memory_bytes=bytes_before + int(held) + libraries,
+        disk_bytes=checkpoints + num_parameters * 4,
+    )
+
+
+def _bytes_kept(task: Task[Work], work: Work) -> int:
+    """Return the bytes that the forward pass keeps for the backward pass."""
+    saved: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()  # views share one: it counts once
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        _backward(task, work)
+    return sum(saved.values())
+
+
+# ---- a run by the clock --------------------------------------------------------------
+
+
+def fit_steps(
+    config: PretrainConfig, device: Device, mean_length: float | None
+) -> tuple[PretrainConfig, Estimate]:
+    """Choose the threads, and as many steps as fit `train.minutes` with their
+    evaluations; also return the needs.
+    """
+    number = config.train.threads or faster_threads(config, device)
+    with threads(number):
+        needs = estimate(config, device, mean_length)
+    train = config.train
+    # an evaluation is a forward pass, a third of a step for each sequence
+    evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
+    per_step = needs.seconds_per_step + evaluation / train.eval_every
+    seconds = 60 * (train.minutes or 0) - 2 * evaluation  # before and after the steps
+    steps = max(MIN_STEPS, int(seconds / per_step))
+    settled = train.model_copy(update={"steps": steps, "threads": number})
+    return config.model_copy(update={"train": settled}), needs
+
+
+def faster_threads(config: PretrainConfig, device: Device) -> int:
+    """Return 1 or all threads, whichever is faster: on a busy machine one thread can
+    win.
+    """
+    every = torch.get_num_threads()
+    if every == 1 or not device.is_cpu:
+        return every
+    network = AlbertForPretraining(
+        config.model, dtype=device.dtype(config.train.precision)
+    )
+    task = Pretraining(network, held_out=(), train=config.train)
+    work = _dummy_work(config, device, _probe_size(config, device))
+    step = partial(_backward, task, work)
+    times: dict[int, list[float]] = {1: [], every: []}
+    for _ in range(ROUNDS):
+        for number, taken in times.items():
+            with threads(number):
+                taken.append(device.time(step))
+    return min(times, key=lambda number: median(times[number][1:]))
+
+
+# ---- probes --------------------------------------------------------------------------
+
+
+def _at_once(config: PretrainConfig) -> int:
+    return config.train.micro_batch_size or config.train.batch_size
+
+
+def _probe_size(config: PretrainConfig, device: Device) -> int:
+    """Return the number of sequences of the smaller probe; the larger has twice as
+    many, which is a micro-batch on a GPU.
+    """
+    model = config.model
+    kernels = 4 * model.hidden_size + 2 * model.intermediate_size
+    # two FLOPs for each weight and step forward, four backward
+    per_token = 6 * model.num_steps * kernels * model.hidden_size
+    flops = per_token * _mean_length(config)
+    return device.probe_size(flops, _at_once(config) // 2)
+
+
+def _dummy_work(
+    config: PretrainConfig, device: Device, num_sequences: int
+) -> PretrainingWork:
+    """Return sequences of made-up tokens, of the mean length."""
+    length = _mean_length(config)
+    ids = torch.arange(num_sequences * length) % config.model.vocab_size
+    # never the first [CLS]
+    every = max(1, round(1 / config.objective.mask_prob))
+    masked = torch.arange(1, len(ids), every)
+    return PretrainingWork(
+        batch=Batch.from_padded(ids.view(num_sequences, length)).to(device),
+        masked_positions=device.copy(masked),
+        masked_ids=device.copy(ids[masked]),
+        sentence_labels=device.copy(torch.zeros(num_sequences, dtype=torch.int64)),
+        step_masked=len(masked),
+        step_labelled=num_sequences,
+    )
+
+
+def _mean_length(config: PretrainConfig) -> int:
+    """Return the mean length of a full batch's sequences: short ones are half as
+    long.
+    """
+    longest = config.objective.max_seq_length
+    short = config.objective.short_seq_prob
+    return max(8, int(longest * (1 - short / 2)))
+
+
+def _backward(task: Task[Work], work: Work) -> None:
+    task.loss(work).total.backward()  # type: ignore[no-untyped-call]
+
+
+def _median_time(work: Callable[[], object], device: Device) -> float:
+    """Return the median time of at least two repetitions after a warm-up."""
+    device.time(work)
+    times: list[float] = []
+    while len(times) < 2 or sum(times) < PROBE_SECONDS:
+        times.append(device.time(work))
+    return median(times)
