@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from litebert import files
 from litebert.errors import (
     DamagedError,
     LitebertError,
@@ -22,6 +21,7 @@ from litebert.files import (
     read_capped,
     read_json,
     staged_folder,
+    staging,
     write_bytes,
     write_json,
     write_stream,
@@ -38,14 +38,6 @@ def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
         raise RuntimeError
     assert (final / "a").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
-
-
-def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
-    (tmp_path / "step-1.partial-abc").mkdir()
-    (tmp_path / "file.partial-abc").touch()
-    (tmp_path / "kept").touch()
-    files.remove_unfinished(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_a_full_disk_is_named_and_leaves_no_partial_file(tmp_path: Path) -> None:
@@ -162,6 +154,6 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
 def test_control_a_file_that_is_written_in_place_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_staged_sibling", lambda path: path)
+    monkeypatch.setattr(staging, "_NEW", "../a")
     with pytest.raises((AssertionError, FileNotFoundError)):
         test_a_stream_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path)

@@ -10,7 +10,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import ClassVar
@@ -329,33 +329,47 @@ def format_duration(seconds: float) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr, replacing the status line if there is one.
-
-    If nothing reads stderr any more, as in `2>&1 | head`, the work continues silently.
-    """
-    try:
-        shown = escape_control(hide_passwords(text))
-        print(
-            f"{_CLEAR if sys.stderr.isatty() else ''}{shown}",
-            file=sys.stderr,
-            flush=True,
-        )
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    """Print a line on stderr, replacing the status line if there is one."""
+    clear = _CLEAR if is_terminal() else ""
+    _write_stderr(f"{clear}{escape_control(hide_passwords(text))}\n")
 
 
 def show_status(done: int, total: int, text: str) -> None:
     """Redraw the progress bar and its text; do nothing if stderr is not a terminal."""
-    if sys.stderr.isatty():
-        import shutil
+    if not is_terminal():
+        return
+    import shutil
 
-        share = min(1.0, done / max(1, total))
-        bar = (
-            f"{'━' * round(share * _BAR):<{_BAR}}  {share:4.0%}  {escape_control(text)}"
-        )
-        print(
-            f"{_CLEAR}{bar[: shutil.get_terminal_size().columns - 1]}",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+    share = min(1.0, done / max(1, total))
+    bar = "━" * round(share * _BAR)
+    line = f"{bar:<{_BAR}}  {share:4.0%}  {escape_control(text)}"
+    _write_stderr(f"{_CLEAR}{line[: shutil.get_terminal_size().columns - 1]}")
+
+
+def is_terminal() -> bool:
+    """Return whether stderr is a terminal, which may have gone away."""
+    try:
+        return sys.stderr.isatty()
+    except (OSError, ValueError):  # closed
+        return False
+
+
+def _write_stderr(text: str) -> None:
+    """Write to stderr; if that fails, go on silently, since no job should end for it.
+
+    Nobody reads a pipe any more, as in `2>&1 | head`; a terminal went away, as after
+    `disown`; the disk of a log is full.
+    """
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        _silence_stderr()
+
+
+def _silence_stderr() -> None:
+    # what the stream still holds would fail again when the process ends
+    with suppress(OSError, ValueError):  # a stream of a notebook has no descriptor
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)

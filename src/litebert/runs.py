@@ -6,7 +6,9 @@ seeds.
 
 import json
 import math
+import os
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +26,15 @@ from pydantic import (
 )
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, append_line, as_path, read_json, write_text
+from litebert.files import (
+    Json,
+    append_line,
+    as_path,
+    is_staging,
+    read_capped,
+    read_json,
+    write_text,
+)
 from litebert.plugins import require_plugins
 from litebert.settings import describe_invalid
 
@@ -33,6 +43,8 @@ METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.json"
 ANSWERS = "answers"
 DAMAGED_FILE = "metrics.damaged"
+HOLDER = ".lock"  # names the process that works in the folder
+_HOLDER_TEXT = re.compile(rb"pid \d+ on ")
 RESTORE = "restore it, or start again under another --name"
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -85,6 +97,70 @@ class RunFile(BaseModel, frozen=True):
 
 def is_run(folder: Path) -> bool:
     return (folder / RUN_FILE).is_file()
+
+
+# ---- whose folder it is --------------------------------------------------------------
+
+
+def require_run_folder(folder: Path) -> None:
+    """Refuse a folder that has files, unless it is a run or one was begun in it."""
+    if not folder.is_dir() or is_begun(folder):
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name != ".DS_Store" and not is_staging(path):
+            raise LitebertError(
+                "LB-652",
+                f"{folder} is not a run, and has files that litebert did not write",
+                received=path.name,
+                expected="a run, or a new or empty folder",
+                next="choose another --name, or another --runs folder",
+            )
+
+
+def is_begun(folder: Path) -> bool:
+    """Return whether litebert began a run in a folder, of one seed or of several."""
+    if _has_record(folder):
+        return True
+    return any(
+        _has_record(path)
+        for path in folder.glob("seed-*")
+        if _SEED.fullmatch(path.name)
+    )
+
+
+def _has_record(folder: Path) -> bool:
+    holder = folder / HOLDER
+    if holder.is_file() and not holder.is_symlink():
+        text = read_capped(holder, 1_000, command=f"ls -l {quote(str(holder))}")
+        if _HOLDER_TEXT.match(text):
+            return True
+    return has_settings(folder)
+
+
+def has_settings(folder: Path) -> bool:
+    """Return whether a folder has a run.json that litebert wrote; other tools have
+    files of this name, too.
+    """
+    path = folder / RUN_FILE
+    if not path.is_file():
+        return False
+    try:
+        record = RunFile.model_validate(read_json(path, command="ls"))
+    except (LitebertError, ValidationError):
+        return False
+    return any(name.startswith("train.") for name in record.settings)
+
+
+def claim(folder: Path) -> None:
+    """Write into the folder of a run which process works there."""
+    require_run_folder(folder)
+    write_text(folder / HOLDER, f"pid {os.getpid()} on {socket.gethostname()}\n")
+
+
+def holder_of(folder: Path) -> str | None:
+    """Return which process works, or last worked, in the folder of a run."""
+    holder = folder / HOLDER
+    return holder.read_text("utf-8").strip() if holder.is_file() else None
 
 
 # ---- metrics.jsonl: one JSON object per line -----------------------------------------

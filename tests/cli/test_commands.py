@@ -185,10 +185,14 @@ def test_a_corrected_command_reuses_an_output_without_rows(
         tmp_path / "v.npy",
     )
     (tmp_path / "v.npy.unfinished").write_text("of\nsomeone else\n")
-    assert "LB-942" in litebert(*words, "--column", "body").stderr
+    assert "LB-943" in litebert(*words, "--column", "body").stderr
     (tmp_path / "v.npy.unfinished").unlink()
     assert litebert(*words).code == 1
     assert litebert(*words, "--column", "body").code == 0
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise ZeroDivisionError
 
 
 def test_rows_without_an_answer_are_not_repeated_when_the_command_is_rerun(
@@ -206,7 +210,7 @@ def test_rows_without_an_answer_are_not_repeated_when_the_command_is_rerun(
         tmp_path / "v.npy",
     )
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr("litebert.cli.verbs.write_stream", lambda *_: 1 / 0)
+        patch.setattr("litebert.cli.answer_file.write_stream", _fail)
         litebert(*words)
     done = litebert(*words)
     assert (done.code, "resuming after 3 rows" in done.stderr) == (0, True), done.stderr

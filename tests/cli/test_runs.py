@@ -280,21 +280,24 @@ def test_clean_removes_checkpoints_of_finished_runs_and_what_failed_ones_left(
 ) -> None:
     write_json(
         runs / "begun" / "run.json",
-        {"litebert": "0.1.0", "settings": {}, "origins": {}, "data": {}},
+        {"litebert": "0.1.0", "settings": {"train.steps": 9}},
     )
     waste = [
         runs / "mini" / "checkpoints" / "step-10",
-        runs / "begun" / "checkpoints" / "damaged-step-4",
+        runs / "begun" / "checkpoints" / "damaged-step-4-0a1b",
     ]
     needed = runs / "begun" / "checkpoints" / "step-5"
     for number, folder in enumerate([*waste, needed], start=1):
-        write_text(folder / "weights", "x" * 1_000 * number)
+        write_text(folder / "model.safetensors", "x" * 1_000 * number)
     words = ("runs", "clean", runs, "--dry-run", "--json")
     planned = {str(waste[0]): 1_000, str(waste[1]): 2_000}
     assert litebert(*words).json == planned
     with locked(runs / "mini"):  # as a training does
         done = litebert(*words)
-    assert (done.json, "mini: another" in done.stderr) == ({str(waste[1]): 2_000}, True)
+    assert (done.json, "mini: a process" in done.stderr) == (
+        {str(waste[1]): 2_000},
+        True,
+    )
     assert all(folder.is_dir() for folder in waste)
     assert litebert("runs", "clean", runs).code == 0
     assert not any(folder.exists() for folder in waste)

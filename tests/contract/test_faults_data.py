@@ -230,6 +230,52 @@ def test_interrupted_answers_resume_to_the_same_bytes(
     assert not (place / f"{name}.unfinished").exists()
 
 
+def _change_an_answer(data: bytes) -> bytes:
+    """Change one digit of an answer in a line that stays valid."""
+    lines = data.splitlines(keepends=True)
+    head, answer, tail = lines[200].partition(b'"answer": ')
+    lines[200] = head + answer + tail.replace(b"1", b"2", 1)
+    assert lines[200] != head + answer + tail
+    return b"".join(lines)
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "a blank line": lambda data: data + b"\n",
+    "zeros": lambda data: data + bytes(4_096) + b"\n",
+    "zeros without a line end": lambda data: data + bytes(4_096),
+    "a list": lambda data: data + b"[]\n",
+    "an empty object": lambda data: data + b"{}\n",
+    "a record without an answer": lambda data: data + b'{"row":1}\n',
+    "a page of zeros": lambda data: data[:20_000] + bytes(4_096) + data[24_096:],
+    "another answer": _change_an_answer,
+    "a line twice": lambda data: data + data.splitlines(keepends=True)[-1],
+    "a line too few": lambda data: b"".join(
+        data.splitlines(keepends=True)[:100] + data.splitlines(keepends=True)[101:]
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("how", [(), ("--force",)])
+def test_damaged_answers_are_computed_again(
+    unfinished: Path, tmp_path: Path, damage: str, how: tuple[str, ...]
+) -> None:
+    place = shutil.copytree(unfinished, tmp_path / "place")
+    path = place / "v.jsonl.unfinished"
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    words = ("embed", "t.txt", "--model", "m", "--quiet", "--output")
+    done = litebert(*words, "v.jsonl", *how, cwd=place)
+    if damage in ("a line twice", "a line too few") and not how:
+        # whole records of other rows: somebody edited the file
+        assert_error(done, 1, "LB-942")
+        return
+    assert "resuming after" in done.ok.stderr
+    if not (unfinished / "whole.jsonl").exists():
+        assert litebert(*words, "whole.jsonl", cwd=unfinished).ok
+    assert (place / "v.jsonl").read_bytes() == (unfinished / "whole.jsonl").read_bytes()
+    assert not path.exists()
+
+
 def test_force_answers_again_only_what_has_changed(
     unfinished: Path, tmp_path: Path
 ) -> None:

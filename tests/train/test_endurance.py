@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -154,9 +154,31 @@ def _pretrain(
     environment = {**os.environ, **changed}
     environment.pop("HOME", None)
     command = [sys.executable, "-m", "litebert", "pretrain", *TINY, *map(str, words)]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.run(
-        command, cwd=place, env=environment, capture_output=True, check=False, **how
+        command, cwd=place, env=environment, check=False, **streams | how
     )
+
+
+def _full_disk() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+def _terminal_gone() -> int:
+    master, slave = os.openpty()
+    os.close(master)
+    return slave
+
+
+@pytest.mark.parametrize("open_stderr", [_full_disk, _terminal_gone])
+def test_a_run_goes_on_when_its_progress_cannot_be_written(
+    tmp_path: Path, corpus: Path, open_stderr: Callable[[], int]
+) -> None:
+    stderr = open_stderr()
+    done = _pretrain(tmp_path, "--corpus", corpus, "train.log_every=1", stderr=stderr)
+    os.close(stderr)
+    assert done.returncode == 0
+    assert (tmp_path / "runs" / "albert" / "model" / "config.json").is_file()
 
 
 def test_a_run_has_the_same_bits_without_home_and_utf8_and_with_long_odd_names(

@@ -97,7 +97,7 @@ def test_control_without_the_lock_two_processes_train_in_one_folder(
     asleep: "subprocess.Popen[bytes]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("litebert.files.fcntl.flock", lambda *_: None)
+    monkeypatch.setattr("fcntl.flock", lambda *_: None)
     assert pretrain(configure(), tmp_path, is_quiet=True) == 0
     assert asleep.poll() is None
 

@@ -128,8 +128,8 @@ def test_impossible_settings_are_refused_before_work(
         .split()
     )
     with pytest.raises(LitebertError, match=REFUSED[changes]):
-        pretrain(configure(*words), tmp_path, is_quiet=True)
-    assert not (tmp_path / "metrics.jsonl").exists()
+        pretrain(configure(*words), tmp_path / "run", is_quiet=True)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_minutes_become_steps_once_and_a_run_uses_its_plans_measurement(

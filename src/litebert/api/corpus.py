@@ -15,10 +15,10 @@ from litebert.corpus.build import BuildProgress, CorpusSummary
 from litebert.corpus.shards import MANIFEST, PLAN
 from litebert.corpus.text import TextSettings, read_texts
 from litebert.errors import LitebertError, format_duration, say
-from litebert.files import read_capped
+from litebert.files import read_capped, staged_folder
 from litebert.hub import PACKAGED_NAME, locate
 from litebert.reading.findings import CheckReport
-from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.tokenizer import TOKENIZER_FILES, Tokenizer, train_tokenizer
 from litebert.tokenizer.models import Normalizer
 
 _MOST_SYMBOL_BYTES = 1 << 20
@@ -84,7 +84,8 @@ def train_vocabulary(
             received=received,
             next="choose another --output, or --name of a run",
         )
-    tokenizer.save(folder)
+    with staged_folder(folder, own=TOKENIZER_FILES) as staged:
+        tokenizer.save(staged)
     return tokenizer
 
 

@@ -31,7 +31,7 @@ from litebert.config import (
 )
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError, no_such_name, say
-from litebert.files import require_new, write_bytes, write_text
+from litebert.files import require_new, staged_folder, write_bytes, write_text
 from litebert.hub import locate
 from litebert.objectives import Loader, Sampling
 from litebert.reading.source import find_files
@@ -477,8 +477,9 @@ def predict(
     if output is None:
         return found
     require_new(Path(output), force=force, own=found.files)
-    for name, text in found.files.items():
-        write_text(Path(output) / name, text)
+    with staged_folder(Path(output), force=force, own=found.files) as staged:
+        for name, text in found.files.items():
+            write_text(staged / name, text)
     return replace(found, folder=Path(output))
 
 

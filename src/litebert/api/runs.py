@@ -2,6 +2,7 @@
 commands of `litebert runs`.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from litebert import runs as on_disk
 from litebert.answers import Shown
 from litebert.errors import LitebertError, format_count, say
 from litebert.files import (
-    STAGING_MARK,
     Json,
+    foreign_files,
     format_bytes,
+    is_staging,
     locked,
     read_json,
     remove_folder,
@@ -321,37 +323,66 @@ def runs_clean(
         raise LitebertError(
             "LB-888", f"the folder {folder} does not exist", next="litebert runs list"
         )
-    sizes = dict[str, int]()
+    sizes = dict[Path, int]()
     skipped = list[str]()
     for record in sorted(folder.rglob(RUN_FILE)):
         run = on_disk.Run(record.parent)
+        if not on_disk.has_settings(run.folder):
+            skipped.append(f"skipped {record}: litebert did not write it")
+            continue
         try:
-            with locked(
-                run.folder, lambda: BlockingIOError("another process is training")
-            ):
-                for path in sorted((run.folder / "checkpoints").glob("*")):
-                    is_left = (
-                        path.name.startswith("damaged-") or STAGING_MARK in path.name
-                    )
-                    if path.is_dir() and (run.has_model or is_left):
-                        sizes[str(path)] = sum(
-                            file.stat().st_size
-                            for file in path.rglob("*")
-                            if file.is_file()
-                        )
-                        if not dry_run:
-                            remove_folder(path)
+            with locked(run.folder, lambda: BlockingIOError("a process trains in it")):
+                removable, kept = _leftovers(run)
+                for path in removable:
+                    sizes[path] = _size(path)
+                    if not dry_run:
+                        remove_folder(path)
         except BlockingIOError as error:
             skipped.append(f"skipped {run.folder}: {error}")
-    lines = [
-        f"{path}  {format_bytes(sizes[path])}"
-        for path in sorted(sizes, key=lambda path: -sizes[path])
-    ]
-    note = (
-        f"{format_bytes(sum(sizes.values()))}"
-        f" {'would be freed' if dry_run else 'freed'}"
-    )
-    return Shown(sizes, "\n".join(lines), (*skipped, note))
+        else:
+            skipped += kept
+    largest_first = sorted(sizes, key=lambda path: -sizes[path])
+    lines = [f"{path}  {format_bytes(sizes[path])}" for path in largest_first]
+    done = "would be freed" if dry_run else "freed"
+    note = f"{format_bytes(sum(sizes.values()))} {done}"
+    values = {str(path): size for path, size in sizes.items()}
+    return Shown(values, "\n".join(lines), (*skipped, note))
+
+
+_CHECKPOINT = re.compile(r"step-\d+")
+_DAMAGED = re.compile(r"damaged-step-\d+-[0-9a-f]{4}")
+
+
+def _leftovers(run: on_disk.Run) -> tuple[list[Path], list[str]]:
+    """Return the folders of checkpoints that a run no longer needs, and why others with
+    such names stay.
+    """
+    from litebert.train.checkpoint import CHECKPOINT_FILES
+
+    removable = list[Path]()
+    kept = list[str]()
+    folder = run.folder / "checkpoints"
+    paths = sorted(folder.glob("*"))
+    if folder.is_symlink():
+        kept.append(f"skipped {folder}: it is a symbolic link")
+        paths = []
+    for path in paths:
+        is_old = run.has_model and _CHECKPOINT.fullmatch(path.name)
+        if is_staging(path):
+            removable.append(path)
+        elif not is_old and not _DAMAGED.fullmatch(path.name):
+            continue
+        elif path.is_symlink():
+            kept.append(f"skipped {path}: it is a symbolic link")
+        elif path.is_dir() and (names := foreign_files(path, CHECKPOINT_FILES)):
+            kept.append(f"skipped {path}: litebert did not write {names[0]} in it")
+        elif path.is_dir():
+            removable.append(path)
+    return removable, kept
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def report(run: Path) -> Shown[dict[Literal["report"], str]]:

@@ -6,7 +6,6 @@ import inspect
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.errors import (
     LitebertError,
     format_duration,
+    is_terminal,
     no_such_name,
     say,
     show_status,
@@ -132,7 +132,7 @@ def progress(
     """Yield a function that counts finished items; show them on stderr, in a bar on a
     terminal, else in lines.
     """
-    is_live = sys.stderr.isatty()
+    is_live = is_terminal()
     started = time.monotonic()
     done = 0
     due = started + (0 if is_live else 3)  # seconds

@@ -35,7 +35,7 @@ from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
 from litebert.inference.inputs import require_count
 from litebert.reading.source import find_texts, is_url
-from litebert.runs import is_run, require_distinct
+from litebert.runs import claim, is_run, require_distinct, require_run_folder
 from litebert.settings import DEFAULT, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer
@@ -195,6 +195,7 @@ def pretrain(
         """Train a vocabulary, unless training starts from a model, and build the
         corpus; keep what already exists.
         """
+        claim(folder)
         speak = (lambda _: None) if quiet or was_finished else say
         vocabulary = folder / "tokenizer" if start is None else locate(start)
         rules = Normalizer(True, keep_accents)
@@ -315,6 +316,7 @@ def _run_folder(runs: str | Path, name: str) -> Path:
         )
     folder = Path(runs) / name
     on_disk.Run(folder).require_plugins()  # of a run that is to be resumed
+    require_run_folder(folder)
     return folder
 
 

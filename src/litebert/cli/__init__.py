@@ -3,7 +3,7 @@ the error handling around them.
 
 `litebert --help` imports neither these functions nor torch. An error becomes four lines
 and an exit code: 1 user error, 2 wrong usage, 3 damaged data, 4 memory or disk, 5
-training that is not finite, 130 Ctrl-C, 141 a closed pipe.
+training that is not finite, 130 Ctrl-C, 141 a closed pipe, 128 + N for signal N.
 """
 
 import os
@@ -18,10 +18,13 @@ import click
 from litebert.errors import LitebertError, as_litebert_error, say
 from litebert.plugins import load_plugin
 from litebert.privacy import keep_caches_in_ours
-from litebert.system import BROKEN_PIPE
+from litebert.system import BROKEN_PIPE, existing_signals
 
 if TYPE_CHECKING:
     from types import FrameType
+
+# Signals that stop a command, as far as it does not handle them itself.
+UNWINDING = existing_signals("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 VERBS = {
     "answer": "answer a question with a span of a text",
@@ -189,7 +192,7 @@ def main() -> None:
     """Run the command line; a user's mistake gives a message and an exit code, never a
     traceback.
     """
-    signal.signal(signal.SIGINT, _raise_interrupt)
+    _unwind_on_signals()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell, as with >&-
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
@@ -197,12 +200,24 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _raise_interrupt(_: int, __: "FrameType | None") -> None:
-    """Raise an exception that Python code can catch; a second Ctrl-C ends the process
+def _unwind_on_signals() -> None:
+    """Let a signal to stop raise an exception, so that unfinished files are removed.
+
+    An ignored signal, such as SIGHUP under nohup, stays ignored.
+    """
+    for number in UNWINDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _raise_interrupt)
+
+
+def _raise_interrupt(number: int, _: "FrameType | None") -> None:
+    """Raise an exception that Python code can catch; a second signal ends the process
     at once.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    raise KeyboardInterrupt
+    for other in UNWINDING:
+        if signal.getsignal(other) is _raise_interrupt:
+            signal.signal(other, signal.SIG_DFL)
+    raise KeyboardInterrupt(number)
 
 
 def run(words: Sequence[str]) -> int:
@@ -227,9 +242,10 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader has closed the pipe
         _discard_stdout()
         return 128 + BROKEN_PIPE
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as stop:
         say("interrupted")
-        return 128 + signal.SIGINT
+        number = stop.args[0] if stop.args else signal.SIGINT
+        return 128 + int(number)
     except Exception as error:
         found = as_litebert_error(error)
         if isinstance(error, click.ClickException):  # convert to our four lines

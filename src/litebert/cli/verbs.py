@@ -1,35 +1,23 @@
 """The verbs of a model on texts, files of texts and standard input, made from
 `inference.verbs`.
-
-Answers to a file are first written to `OUTPUT.unfinished`, whatever the output's
-format: a line of JSON with the command, then one for each row, with a digest of the
-row. A rerun cuts off a half-written line, checks that the command and the rows before
-it are the same (with --force, it drops all after the first difference), and continues.
-At the end, all rows are written to the output in its format, atomically.
 """
 
-import base64
-import csv
-import hashlib
-import io
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import click
-import numpy as np
 from annotated_types import Ge
-from pydantic_core import to_jsonable_python
 
 from litebert.answers import Explanation, Match, Shown
 from litebert.api.settings import Quiet, progress
+from litebert.cli.answer_file import Answered, AnswerFile, Numbered, record_of
 from litebert.cli.command import (
     TextCommand,
     argument,
@@ -40,9 +28,7 @@ from litebert.cli.command import (
     show_json,
 )
 from litebert.config import DeviceName, InferencePrecision
-from litebert.errors import LitebertError, RequestError, disk_errors, format_count, say
-from litebert.files import Json, open_log, require_new, write_stream
-from litebert.hub import hash_model
+from litebert.errors import LitebertError, RequestError, format_count, say
 from litebert.inference.model import PACKAGED, Model
 from litebert.inference.verbs import CHOICES, Row, Verb
 from litebert.plugins import VERBS
@@ -52,11 +38,6 @@ from litebert.runs import Run
 from litebert.tasks.own.table import HEADERS, SYNONYMS, open_table
 
 CHUNK = 256  # rows that are answered, and written, together
-Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
-Answered: TypeAlias = tuple[int, "Row | LitebertError", Any]
-"""A row with its number in the input, and its answer, or the error that explains why
-there is none.
-"""
 Answering: TypeAlias = Callable[[list[Row]], Sequence[Any]]
 
 
@@ -617,208 +598,6 @@ def answer_rows(
                 except LitebertError as error:
                     found[number] = error
         yield [(number, row, found[number]) for number, row in chunk]
-
-
-def record_of(verb: Verb, number: int, answer: Any) -> dict[str, Any]:
-    """Return the record to write for a row: its number with its answer or its error."""
-    if isinstance(answer, LitebertError):
-        return {"row": number, "error": answer.what}
-    return {"row": number, "answer": to_jsonable_python(verb.plain(answer))}
-
-
-class AnswerFile:
-    """The output of a bulk command while it is being written; a second process that
-    opens it is refused.
-
-    `num_done` rows were answered before; `resume` skips them.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        verb: Verb,
-        model: Model,
-        command: Mapping[str, Json],
-        *,
-        force: bool,
-    ) -> None:
-        formats = {".jsonl": self._jsonl, ".csv": self._csv} | (
-            {".npy": self._npy} if verb.name == "embed" else {}
-        )
-        if path.suffix not in formats or path.is_dir():
-            what = f"answers of {verb.name} cannot be written to {path}"
-            expected = f"a file, not a folder, that ends in {' or '.join(formats)}"
-            raise LitebertError(
-                "LB-914", what, expected=expected, next="--output answers.jsonl"
-            )
-        self._path = path
-        self._write = formats[path.suffix]
-        self._verb = verb
-        self._unfinished = path.with_name(f"{path.name}.unfinished")
-        begun_by: dict[str, Json] = {
-            "verb": verb.name,
-            "model": hash_model(Path(model.source)),
-            **command,
-        }
-        # only now: hashing takes time, and another process may have finished it
-        require_new(path, force=force)
-        self._log = open_log(self._unfinished)
-        self._force, self.num_done = force, max(0, sum(1 for _ in self._lines()) - 1)
-        # the first line is this command, then its process: a file of someone else has
-        # any first line
-        if self.num_done and not next(self._lines()).startswith(
-            json.dumps(begun_by)[:-1].encode()
-        ):
-            if not force:
-                raise self._begun_by_another("another model, verb or option")
-            self.num_done = 0
-        # a command that failed before its first row does not restrict the next one
-        if self.num_done == 0:
-            self._log.truncate(0)
-            self._append([json.dumps({**begun_by, "pid": os.getpid()})])
-
-    def _begun_by_another(self, received: str) -> LitebertError:
-        self._log.close()
-        what = f"{self._unfinished} was begun by another command"
-        advice = "choose another --output, or add --force"
-        return LitebertError("LB-942", what, received=received, next=advice)
-
-    def resume(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Return the remaining rows, after checking that the rows before them are those
-        that were answered.
-
-        With `force`, the answers before the first row that differs are kept.
-        """
-        remaining = iter(rows)
-        for num_kept, record in enumerate(islice(self._records(), self.num_done)):
-            number, row = next(remaining, (0, {}))
-            if (record["row"], record["of"]) != (number, _digest_of(row)):
-                if not self._force:
-                    raise self._begun_by_another(
-                        f"an input with another row {record['row']}"
-                    )
-                self._log.truncate(sum(map(len, islice(self._lines(), 1 + num_kept))))
-                self.num_done = num_kept
-                return chain([(number, row)] if number else [], remaining)
-        return remaining
-
-    def write(self, chunk: Sequence[Answered]) -> None:
-        """Append answered rows."""
-        lines = []
-        for number, row, answer in chunk:
-            record = record_of(self._verb, number, answer) | {"of": _digest_of(row)}
-            # 4 bytes per number instead of 20
-            if self._path.suffix == ".npy" and "answer" in record:
-                record["answer"] = base64.b64encode(
-                    np.asarray(answer, "<f4").tobytes()
-                ).decode()
-            lines.append(json.dumps(record, ensure_ascii=False))
-        self._append(lines)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """If all rows are answered, write the output in its format, and remove the
-        unfinished file.
-        """
-        # closing releases its lock, so that another process can continue; it also
-        # writes what is left
-        with disk_errors(self._unfinished), closing(self._log):
-            if kind is None:
-                write_stream(self._path, self._write())
-                self._unfinished.unlink()
-
-    def _append(self, lines: Sequence[str]) -> None:
-        with disk_errors(self._unfinished):
-            self._log.writelines(_encode(line) for line in lines)
-            self._log.flush()
-
-    def _lines(self) -> Iterator[bytes]:
-        with open(self._unfinished, "rb") as file:
-            yield from file
-
-    def _records(self) -> Iterator[dict[str, Any]]:
-        return map(json.loads, islice(self._lines(), 1, None))
-
-    def _jsonl(self) -> Iterator[bytes]:
-        for record in self._records():
-            del record["of"]
-            yield _encode(json.dumps(record, ensure_ascii=False))
-
-    def _csv(self) -> Iterator[bytes]:
-        """Yield a CSV file with a column for each field of any answer."""
-        found = dict.fromkeys(chain.from_iterable(map(_flatten, self._records())))
-        names = [
-            "row",
-            *(name for name in found if name not in ("row", "of", "error")),
-            "error",
-        ]
-        for record in chain([dict(zip(names, names, strict=True))], self._records()):
-            line = io.StringIO()
-            csv.DictWriter(
-                line, names, extrasaction="ignore", lineterminator=""
-            ).writerow(_flatten(record))
-            yield _encode(line.getvalue())
-
-    def _npy(self) -> Iterator[bytes]:
-        """Yield one float32 array with a vector per row; a row without an answer is
-        NaN.
-        """
-        found = (
-            base64.b64decode(record["answer"])
-            for record in self._records()
-            if "answer" in record
-        )
-        missing = np.full(len(next(found, b"")) // 4, np.nan, dtype="<f4").tobytes()
-        # (rows, hidden)
-        header = io.BytesIO()
-        shape = (sum(1 for _ in self._records()), len(missing) // 4)
-        np.lib.format.write_array_header_1_0(
-            header, {"descr": "<f4", "fortran_order": False, "shape": shape}
-        )
-        yield header.getvalue()
-        for record in self._records():
-            yield base64.b64decode(record["answer"]) if "answer" in record else missing
-
-
-def _encode(line: str) -> bytes:
-    """Return a line in UTF-8; a lone surrogate, which JSON can represent, becomes
-    JSON's escape for it.
-    """
-    return f"{line}\n".encode("utf-8", "backslashreplace")
-
-
-def _digest_of(row: Row | LitebertError) -> str:
-    text = (
-        row.what
-        if isinstance(row, LitebertError)
-        else json.dumps(dict(row), sort_keys=True)
-    )
-    return hashlib.blake2b(
-        text.encode("utf-8", "surrogatepass"), digest_size=6
-    ).hexdigest()
-
-
-def _flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return nested tables as columns with dotted names, `values.positive`; no line
-    breaks, longer lists as JSON.
-    """
-    flat: dict[str, object] = {}
-    for name, value in record.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, "" if name == "answer" else f"{prefix}{name}.")
-        elif isinstance(value, list | tuple):
-            # such as the only label of a text
-            is_one = len(value) == 1 and isinstance(value[0], str)
-            flat[f"{prefix}{name}"] = (
-                value[0] if is_one else json.dumps(value, ensure_ascii=False)
-            )
-        else:
-            flat[f"{prefix}{name}"] = (
-                " ".join(value.splitlines()) if isinstance(value, str) else value
-            )
-    return flat
 
 
 # ---- two verbs that do not answer row by row -----------------------------------------

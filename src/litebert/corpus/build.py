@@ -42,7 +42,7 @@ from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.files import Json
 from litebert.reading.source import Names, Source, find_texts
 from litebert.settings import difference
-from litebert.tokenizer import Tokenizer
+from litebert.tokenizer import TOKENIZER_FILES, Tokenizer
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
 
 SHARD_TOKENS = 64 << 20
@@ -342,8 +342,8 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
         except LitebertError:  # this build.json is not of a corpus
             files.require_new(output, force=None)
         for folder in (output, output / disk.HELD_OUT):
-            files.remove_unfinished(folder)
-            files.remove_unfinished(folder / disk.PARTS)
+            files.clear_stale(folder)
+            files.clear_stale(folder / disk.PARTS)
         # If no work was done, the first try failed on its input: a corrected command
         # may use the same folder.
         if not any(
@@ -351,7 +351,7 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
         ):
             begun = plan
     else:
-        files.remove_unfinished(output, disk.PLAN)
+        files.clear_stale(output, disk.PLAN)
         if any(output.iterdir()):
             files.require_new(output, force=None)
     # A finished corpus stays as it is, also if its large inputs were not divided then.
@@ -432,10 +432,12 @@ def _finish(
         raise too_little_text()
     if not all(manifest.shards for manifest in manifests):
         manifests = _divide(output, manifests, tokenizer.unk_id)
-    with files.staged_folder(output / disk.TOKENIZER) as staged:
+    with files.staged_folder(output / disk.TOKENIZER, own=TOKENIZER_FILES) as staged:
         tokenizer.save(staged)
     if plan.held_out:
-        with files.staged_folder(output / disk.HELD_OUT / disk.TOKENIZER) as staged:
+        with files.staged_folder(
+            output / disk.HELD_OUT / disk.TOKENIZER, own=TOKENIZER_FILES
+        ) as staged:
             tokenizer.save(staged)
         disk.write_record(output / disk.HELD_OUT / disk.MANIFEST, manifests[1])
     disk.write_record(output / disk.MANIFEST, manifests[0])
@@ -559,7 +561,7 @@ def _sentences_of(
 
 def _clean(output: Path) -> None:
     for folder in (output, output / disk.HELD_OUT):
-        files.remove_unfinished(folder)
+        files.clear_stale(folder)
         if (folder / disk.MANIFEST).exists():
             manifest = disk.read_record(folder / disk.MANIFEST, disk.Manifest)
             for path in {*folder.glob("shard-*")} - {

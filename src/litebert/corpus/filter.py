@@ -60,7 +60,7 @@ def corpus_filter(
                     row = json.dumps({"text": text}, ensure_ascii=False)
                     yield f"{row}\n".encode()
 
-    files.write_stream(output, lines())
+    files.write_stream(output, lines(), force=force)
     return (
         f"{index.num_kept:,} documents kept, {index.num_near:,} near duplicates omitted"
     )

@@ -35,6 +35,7 @@ from litebert.settings import describe_invalid
 MANIFEST = "corpus.json"
 PLAN = "build.json"
 SHARD = "shard.json"
+SHARD_FILES = (SHARD, "tokens.npy", "sentences.npy", "documents.npy")
 PARTS = "parts"
 HELD_OUT = "held-out"
 TOKENIZER = "tokenizer"
@@ -264,7 +265,9 @@ class ShardWriter:
         if not kept:
             return
         if not self._files:
-            staged = self._stack.enter_context(staged_folder(self._folder / self._name))
+            staged = self._stack.enter_context(
+                staged_folder(self._folder / self._name, own=SHARD_FILES)
+            )
             self._held = {
                 "tokens": array("q"),
                 "sentences": array("q", [0]),

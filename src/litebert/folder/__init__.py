@@ -3,6 +3,7 @@
 from litebert.folder.config import read_config, read_head
 from litebert.folder.model import ModelFolder
 from litebert.folder.storage import (
+    MODEL_FILES,
     fill_gaps,
     read_folder,
     read_shape,
@@ -14,6 +15,7 @@ from litebert.folder.weights import INT8_FILE, hash_weights, weights_path
 
 __all__ = [
     "INT8_FILE",
+    "MODEL_FILES",
     "ModelFolder",
     "SentenceVectors",
     "fill_gaps",

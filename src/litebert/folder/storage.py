@@ -18,8 +18,10 @@ from litebert.config import AlbertConfig
 from litebert.device import Device, move_network
 from litebert.errors import NoVocabularyError
 from litebert.fast import is_int8, pack, refuse_non_finite
+from litebert.fast.steps import packing_pays
 from litebert.folder import names as on_disk
 from litebert.folder.config import (
+    CONFIG_FILE,
     doubts_about,
     read_head,
     read_layout,
@@ -30,6 +32,7 @@ from litebert.folder.config import (
 from litebert.folder.model import ModelFolder, build_network, head_of
 from litebert.folder.vectors import (
     MODULES_FILE,
+    SENTENCE_FILES,
     VectorsError,
     read_sentence_vectors,
     write_sentence_transformers,
@@ -45,9 +48,11 @@ from litebert.folder.weights import (
 )
 from litebert.hub import locate
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
-from litebert.tokenizer import Tokenizer
+from litebert.plugins import ATTENTION_KINDS
+from litebert.tokenizer import TOKENIZER_FILES, Tokenizer
 
 # parameters with one row per piece
+_BLOCKS = ("albert.attention.", "albert.feed_forward.")
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")
 
 
@@ -84,16 +89,40 @@ def read_folder(
     )
     if for_inference:
         network = model.network
+        state = network.state_dict().values()
+        in_file = [tensor for tensor in state if not tensor.is_meta]
         is_on_cpu = device is None or device.is_cpu
-        if device is not None and not is_on_cpu:
+        if is_on_cpu:
+            copy_used(network, weights, dtype)
+        else:
+            assert device is not None
             move_network(network, device)
             network.albert.dtype = dtype
         pack(network.albert)
         refuse_non_finite(network)
         if is_on_cpu:
-            release(t for t in network.state_dict().values() if not t.is_meta)
+            release(in_file)
     notes = model.notes + _notes_on(weights, config, is_albert=layout is on_disk.ALBERT)
     return read_beside(replace(model, notes=notes), folder)
+
+
+def copy_used(network: Network, weights: Weights, dtype: torch.dtype) -> None:
+    """Copy the weights with which answers are computed out of the mapped files.
+
+    Whoever copies other weights over these files would change the answers, or end the
+    process by SIGBUS. Packed matrices, most of all weights, have their own memory; the
+    word vectors, biases, norms and heads get theirs here. Only gradients read the
+    matrices in the files after that (see `require_unchanged`).
+    """
+    is_packed = dtype != torch.float32 or packing_pays(dtype) or is_int8(network.albert)
+    tensors = weights.tensors.values()
+    mapped = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+    for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+        is_matrix = name.startswith(_BLOCKS) and tensor.ndim == 2
+        if tensor.is_meta or (is_packed and is_matrix):
+            continue
+        if tensor.untyped_storage().data_ptr() in mapped:
+            tensor.data = tensor.data.clone()
 
 
 def read_shape(path_or_name: str | PathLike[str]) -> ModelFolder:
@@ -158,6 +187,17 @@ def _notes_on(
 
 
 # ---- writing -------------------------------------------------------------------------
+
+
+MODEL_FILES = (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    INT8_FILE,
+    *map(OTHER_FILE.format, ATTENTION_KINDS),
+    *TOKENIZER_FILES,
+    *SENTENCE_FILES,
+)
+"""The names of all files that `write_folder` writes into any folder."""
 
 
 def write_folder(

@@ -359,6 +359,18 @@ def _check_widths(dense: tuple[DenseLayer, ...], hidden_size: int | None) -> Non
 # ---- writing -------------------------------------------------------------------------
 
 
+_MOST_MODULES = 20
+SENTENCE_FILES = (
+    MODULES_FILE,
+    _SETTINGS_FILE,
+    _PROMPTS_FILE,
+    f"1_Pooling/{_CONFIG_FILE}",
+    *(f"{idx}_Dense/{_CONFIG_FILE}" for idx in range(2, _MOST_MODULES)),
+    *(f"{idx}_Dense/{WEIGHTS_FILE}" for idx in range(2, _MOST_MODULES)),
+)
+"""The names of the files that `write_sentence_transformers` writes."""
+
+
 def write_sentence_transformers(folder: Path, vectors: SentenceVectors) -> None:
     """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model
     folder with the same vectors.

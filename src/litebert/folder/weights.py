@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -238,12 +238,37 @@ def widen(tensor: Tensor, place: str) -> Tensor:
     return wide
 
 
+Stamps: TypeAlias = dict[str, tuple[int, int, int]]
+"""The inode, size and time of change of each file of weights."""
+
+
+def stamp_weights(folder: Path) -> Stamps:
+    stamps: Stamps = {}
+    for path in folder.glob("*.safetensors"):
+        status = path.stat()
+        stamps[path.name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return stamps
+
+
+def require_unchanged(folder: Path, stamps: Stamps) -> None:
+    """Check that no file of weights was written to since its stamp was taken.
+
+    A file that was replaced as a whole is another one: the mapped one has not changed.
+    """
+    for name, stamp in stamp_weights(folder).items():
+        before = stamps.get(name, stamp)
+        if before != stamp and before[0] == stamp[0]:
+            raise DamagedError(
+                "LB-679",
+                f"{folder / name} has changed since the model was loaded",
+                received="another size or time of change",
+                next="load the model again; a server does so on SIGHUP",
+            )
+
+
 def release(tensors: Iterable[Tensor]) -> None:
     """Return the pages of tensors in a mapped file, and free heap memory, to the system
     (Linux only).
-
-    Packed weights have their own memory; after that, the file is read only for rows of
-    the word embeddings.
     """
     if sys.platform != "linux":
         return

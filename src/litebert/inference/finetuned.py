@@ -298,7 +298,7 @@ def quantize(
         pack(albert)
         rounded = torch.cat([albert(batch) for batch in of_rest])
     error = float((rounded - exact).norm() / exact.norm())
-    with staged_folder(output) as staged:
+    with staged_folder(output, force=None) as staged:
         write_folder(source, staged)
     old, new = (
         sum(path.stat().st_size for path in each.glob("*.safetensors"))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
 from unicodedata import category
 
@@ -37,6 +38,7 @@ from litebert.tokenizer.models import replace_surrogates
 
 if TYPE_CHECKING:
     from litebert.device import Device
+    from litebert.folder.weights import Stamps
     from litebert.nn import Network
     from litebert.tasks.kinds.spans import SpanAnswer
 
@@ -95,6 +97,8 @@ class Model:
         self.notes: tuple[str, ...] = ()  # what the model's files leave uncertain
         # called once, for a text in an unknown language
         self.remark: Callable[[str], object] | None = log.warning
+        # of the files of weights, which are read again only for gradients
+        self._stamps: Stamps = {}
         self._missing = frozenset[str]()  # missing weights of the file
 
     def __repr__(self) -> str:
@@ -122,9 +126,11 @@ class Model:
         where that is faster. No code from the files is executed.
         """
         from litebert.fast import pack
+        from litebert.folder.weights import stamp_weights
         from litebert.hub import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
+        stamps = stamp_weights(folder)
         loaded = inputs.open_network(folder, precision, depth, device)
         if backend != "torch":
             pack(loaded.network.albert, backend)
@@ -132,6 +138,7 @@ class Model:
         model.source = str(folder)
         model.notes = loaded.notes
         model.vectors = loaded.require_vectors() or model.vectors
+        model._stamps = stamps
         model._missing = loaded.missing
         return model
 
@@ -752,8 +759,11 @@ class Model:
         `choose` the question, the context and the choices. `answer` defaults to the one
         that the model gives.
         """
+        from litebert.folder.weights import require_unchanged
         from litebert.inference.explain import explain
 
+        if self._stamps:
+            require_unchanged(Path(self.source), self._stamps)
         return explain(self, verb, self.begin("explain", texts)[1], answer)
 
     # Checks before every verb

@@ -321,8 +321,8 @@ def write_bundle(prefix: Path, variables: Mapping[str, Tensor]) -> list[Path]:
 
     data = _data_file(prefix, 0, 1)
     index = prefix.with_name(f"{prefix.name}.index")
-    write_stream(data, contents())
-    write_bytes(index, table_bytes(table))
+    write_stream(data, contents(), force=None, accepts_same=True)
+    write_bytes(index, table_bytes(table), force=None)
     return [data, index]
 
 

@@ -222,7 +222,7 @@ def import_checkpoint(
             imported = replace(loaded, tokenizer=Tokenizer.load(vocabulary))
             notes += notes_on_tokenizer(imported)
         step = None
-        with staged_folder(output) as staged:
+        with staged_folder(output, force=None) as staged:
             write_folder(imported, staged, also=idle)
             # a variable that never had a gradient has no moments: zeros
             if has_optimizer:
@@ -488,7 +488,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
         if not (path.is_file() and path.read_bytes() == data):
             require_new(path, force=None)
     for name, data in files.items():
-        write_bytes(prefix.with_name(name), data)
+        write_bytes(prefix.with_name(name), data, force=None, accepts_same=True)
     written = write_bundle(prefix, weights | {_STEP: torch.tensor(0)})  # its index last
     names = (*files, *(path.name for path in written))
     num_parameters = sum(each.numel() for each in weights.values())

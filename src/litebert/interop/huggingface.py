@@ -92,7 +92,7 @@ def import_model(
     ]
     notes += loaded.notes
     notes += notes_on_tokenizer(model)
-    with staged_folder(output) as staged:
+    with staged_folder(output, force=None) as staged:
         write_folder(model, staged)
     return report_of(source, output, model, notes)
 

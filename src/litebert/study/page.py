@@ -41,7 +41,7 @@ def study_page(
         sections=[_section(study) for study in studies],
         sources="the metrics files of the studies. The paper is arXiv 1909.11942",
     )
-    write_text(html, page.html())
+    write_text(html, page.html(), force=force)
     findings = {study.name: study.finding for study in studies}
     return Shown({"page": str(html), "findings": findings}, str(html))
 

@@ -3,6 +3,6 @@ vocabularies.
 """
 
 from litebert.tokenizer.models import train_tokenizer
-from litebert.tokenizer.tokenizer import Encoding, Tokenizer
+from litebert.tokenizer.tokenizer import TOKENIZER_FILES, Encoding, Tokenizer
 
-__all__ = ["Encoding", "Tokenizer", "train_tokenizer"]
+__all__ = ["TOKENIZER_FILES", "Encoding", "Tokenizer", "train_tokenizer"]

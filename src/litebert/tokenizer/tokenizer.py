@@ -33,6 +33,8 @@ _PART = 1 << 17  # characters in each part of a longer text
 _CONFIG = "tokenizer_config.json"
 _PIPELINE = "tokenizer.json"
 _VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
+TOKENIZER_FILES = (*_VOCABULARIES, _CONFIG)
+"""The names of all files that `Tokenizer.save` writes into a folder."""
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 MOST_UNKNOWN = 0.01
 OTHER_VOCABULARY = "above 1 % another vocabulary is better: litebert tokenizer train"
@@ -162,12 +164,12 @@ class Tokenizer:
             if is_unigram
             else ("vocab.txt", "spiece.model")
         )
+        # the rules of reading first: a vocabulary without them would encode wrongly
+        config = theirs.tokenizer_config(self._model, max_length)
+        files.write_json(folder / _CONFIG, config)
+        files.write_json(folder / _PIPELINE, theirs.tokenizer_json(self._model))
         files.write_bytes(folder / name, self._model.data)
         (folder / other).unlink(missing_ok=True)
-        files.write_json(folder / _PIPELINE, theirs.tokenizer_json(self._model))
-        files.write_json(
-            folder / _CONFIG, theirs.tokenizer_config(self._model, max_length)
-        )
 
     # ---- texts to ids ----------------------------------------------------------------
 

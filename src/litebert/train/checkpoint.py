@@ -30,12 +30,13 @@ from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors
 from litebert.runs import Run
-from litebert.train.run import write_model
+from litebert.train.run import WRITTEN_FILES, write_model
 
 FORMAT_VERSION = 1
 MANIFEST_FILE = "manifest.json"
 STATE_FILE = "state.json"
 OPTIMIZER_FILE = "optimizer.safetensors"
+CHECKPOINT_FILES = (*WRITTEN_FILES, MANIFEST_FILE, STATE_FILE, OPTIMIZER_FILE)
 AGAIN = "remove this checkpoint and run again"
 
 
@@ -113,7 +114,8 @@ class Checkpoints:
             is_kept = (
                 self.keep_every is not None and step_of(outdated) % self.keep_every == 0
             )
-            if not is_kept and outdated not in spared:
+            is_ours = not files.foreign_files(outdated, CHECKPOINT_FILES)
+            if not is_kept and outdated not in spared and is_ours:
                 files.remove_folder(outdated)
         return final
 
@@ -270,7 +272,7 @@ def average_checkpoints(
     steps of these checkpoints.
     """
     Run.of(Run.open(run).folder)  # refuses several seeds
-    files.require_new(output, force=force)
+    files.require_new(output, force=force, own=WRITTEN_FILES)
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     if len(every) < last:
         steps = ", ".join(f"{step_of(path):,}" for path in reversed(every))
@@ -285,7 +287,7 @@ def average_checkpoints(
     chosen = every[:last]
     for path in chosen:
         verify(path)
-    write_model(output, mean_model(chosen))
+    write_model(output, mean_model(chosen), force=force)
     return sorted(map(step_of, chosen))
 
 

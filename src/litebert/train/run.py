@@ -6,8 +6,6 @@ import math
 import os
 import platform
 import signal
-import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,12 +26,13 @@ from litebert.errors import (
     LitebertError,
     format_count,
     format_duration,
+    is_terminal,
     say,
     show_status,
 )
 from litebert.files import Json
-from litebert.folder import ModelFolder, write_folder
-from litebert.hub.card import write_card
+from litebert.folder import MODEL_FILES, ModelFolder, write_folder
+from litebert.hub.card import CARD_FILE, write_card
 from litebert.plugins import file_of_plugin
 from litebert.settings import Resolved, difference, flatten, plugins_of
 from litebert.system import HANGUP, STOP_SIGNALS
@@ -111,29 +110,24 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
         for each in previous if world.size == 1 else ():
             signal.signal(each, signal.SIG_DFL)
 
-    holder = folder / ".lock"  # names the process that trains here
-
     def busy() -> LitebertError:
-        who = holder.read_text("utf-8").strip() if holder.exists() else None
-        advice = "wait for it, stop it, or choose another --name"
         return LitebertError(
             "LB-504",
             f"another process is training in {folder}",
-            received=who,
-            next=advice,
+            received=runs.holder_of(folder),
+            next="wait for it, stop it, or choose another --name",
         )
 
+    if world.is_first:
+        runs.require_run_folder(folder)
     with files.locked(folder, busy) if world.is_first else nullcontext():
         try:
             for number in previous:
                 signal.signal(number, request)
             if world.is_first:
-                holder.unlink(missing_ok=True)
-                files.append_line(
-                    holder, f"pid {os.getpid()} on {socket.gethostname()}"
-                )
+                runs.claim(folder)
                 for place in (folder, folder / "checkpoints", folder / runs.ANSWERS):
-                    files.remove_unfinished(place)
+                    files.clear_stale(place)
             yield opened
         finally:
             for number, handler in previous.items():
@@ -245,9 +239,19 @@ def threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def write_model(folder: Path, model: ModelFolder, *, has_card: bool = False) -> None:
+WRITTEN_FILES = (*MODEL_FILES, CARD_FILE)
+"""The names of all files that `write_model` writes into any folder."""
+
+
+def write_model(
+    folder: Path,
+    model: ModelFolder,
+    *,
+    has_card: bool = False,
+    force: bool | None = True,
+) -> None:
     """Write a model folder, and optionally its card, atomically."""
-    with files.staged_folder(folder) as staged:
+    with files.staged_folder(folder, force=force, own=WRITTEN_FILES) as staged:
         write_folder(model, staged)
         if has_card:
             write_card(staged, name=str(folder))
@@ -306,7 +310,7 @@ class RunLog:
         """
         self.total_steps = total_steps
         now = time.monotonic()
-        is_live = sys.stderr.isatty() and not self.is_quiet
+        is_live = is_terminal() and not self.is_quiet
         if step == self._last_step or now - self._shown <= (
             STATUS_SECONDS if is_live else self._patience
         ):

@@ -59,8 +59,7 @@ def export_onnx(
     data, report = _convert(
         program.open_source(folder, has_head=has_head), output, int8=int8
     )
-    for path, contents in (beside | {output: data}).items():
-        write_bytes(path, contents)
+    program.write_beside(beside, output, data)
     return report
 
 
@@ -334,7 +333,7 @@ def export_web(
     files |= {
         path.name: path.read_bytes() for path in (*sorted(PAGE.iterdir()), *SHARED)
     }
-    with staged_folder(output) as staged:
+    with staged_folder(output, force=None) as staged:
         for name, data in (files | {"README.txt": _NOTICE.encode()}).items():
             write_bytes(staged / name, data)
     notes = (*report.notes, f"try it: python -m http.server --directory {output}")

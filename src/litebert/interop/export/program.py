@@ -434,6 +434,15 @@ def require_free(output: Path, *, suffix: str, source: Path) -> dict[Path, bytes
     return beside
 
 
+def write_beside(beside: Mapping[Path, bytes], output: Path, data: bytes) -> None:
+    """Write an output, which must still be new, after the files that belong next to
+    it.
+    """
+    for path, contents in beside.items():
+        write_bytes(path, contents, force=None, accepts_same=True)
+    write_bytes(output, data, force=None)
+
+
 # --- a program of torch ---------------------------------------------------------------
 
 
@@ -460,8 +469,7 @@ def export_program(
         }
 
     parity = require_near(run, source, output)
-    for path, data in (beside | {output: buffer.getvalue()}).items():
-        write_bytes(path, data)
+    write_beside(beside, output, buffer.getvalue())
     return ExportReport(output, names, output.stat().st_size, parity)
 
 

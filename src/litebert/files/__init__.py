@@ -1,0 +1,57 @@
+"""The files that litebert writes: whole or absent, and never in place of others.
+
+`staging` makes every output next to its place and renames it when it is whole.
+`locking` keeps two processes from writing the same one. `reading` reads small files
+with a size limit.
+"""
+
+from litebert.files.locking import append_line, locked, open_log, remove_log
+from litebert.files.reading import (
+    Json,
+    as_path,
+    format_bytes,
+    hash_file,
+    parse_json,
+    read_capped,
+    read_json,
+)
+from litebert.files.staging import (
+    clear_stale,
+    foreign_files,
+    is_staging,
+    remove_folder,
+    require_new,
+    require_replaceable,
+    staged_folder,
+    sync_file,
+    write_bytes,
+    write_json,
+    write_stream,
+    write_text,
+)
+
+__all__ = [
+    "Json",
+    "append_line",
+    "as_path",
+    "clear_stale",
+    "foreign_files",
+    "format_bytes",
+    "hash_file",
+    "is_staging",
+    "locked",
+    "open_log",
+    "parse_json",
+    "read_capped",
+    "read_json",
+    "remove_folder",
+    "remove_log",
+    "require_new",
+    "require_replaceable",
+    "staged_folder",
+    "sync_file",
+    "write_bytes",
+    "write_json",
+    "write_stream",
+    "write_text",
+]

@@ -1,0 +1,114 @@
+"""Read small files with a size limit, JSON without NaN, and the hash of any file."""
+
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import TypeAlias, Union
+
+from litebert.errors import DamagedError, LitebertError
+
+Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
+
+
+def as_path(given: str | os.PathLike[str], what: str) -> Path:
+    """Return a caller's path as a Path; `what` names it in errors."""
+    if not isinstance(given, str | os.PathLike):
+        raise LitebertError(
+            "LB-532",
+            f"{what} cannot be of this type",
+            received=f"{given!r:.100} ({type(given).__name__})",
+            next="give a str or a Path",
+        )
+    if given == "":
+        raise LitebertError(
+            "LB-538",
+            f"the path of {what} is empty",
+            next="give a folder; . is this folder",
+        )
+    return Path(given)
+
+
+def format_bytes(number: int) -> str:
+    """Format a size for people.
+
+    >>> format_bytes(812), format_bytes(5 << 20), format_bytes(3 << 30)
+    ('812 bytes', '5.0 MiB', '3.00 GiB')
+    """
+    if number < 1 << 20:
+        return f"{number:,} bytes"
+    if number < 1 << 30:
+        return f"{number / 2**20:.1f} MiB"
+    return f"{number / 2**30:.2f} GiB"
+
+
+def hash_file(path: Path) -> str:
+    """Return the blake2b-256 of a file in hex, reading it in pieces."""
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32))
+    return digest.hexdigest()
+
+
+def read_capped(path: Path, limit: int, *, command: str) -> bytes:
+    """Read a file of at most `limit` bytes; errors name `command` as the next step."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is a folder, device or pipe")
+        if status.st_size > limit:
+            raise ValueError(
+                f"it has {status.st_size:,} bytes, more than the limit of {limit:,}"
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # a null byte in the name raises ValueError
+        raise LitebertError(
+            "LB-004",
+            f"{path} cannot be read",
+            received=getattr(error, "strerror", None) or str(error),
+            next=command,
+        ) from error
+
+
+def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, Json]:
+    """Read a JSON object from a file of at most `limit` bytes; NaN and Infinity count
+    as damage.
+    """
+    data = read_capped(path, limit, command=command)
+    try:
+        value = parse_json(data.decode("utf-8"))
+        if not isinstance(value, dict):
+            raise ValueError(f"{type(value).__name__} instead of an object")
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(
+            "LB-005",
+            f"{path} is not valid JSON",
+            received=error,
+            expected="a JSON object in UTF-8 without NaN or Infinity",
+            next=command,
+        ) from error
+    return value
+
+
+def parse_json(text: str, *, distinct_keys: bool = False) -> object:
+    """Parse JSON; raise ValueError if it is invalid or has NaN, Infinity or, with
+    `distinct_keys`, duplicate keys.
+
+    Values that are nested too deeply raise RecursionError.
+    """
+    return json.loads(
+        text,
+        parse_constant=_refuse_constant,
+        object_pairs_hook=_distinct if distinct_keys else None,
+    )
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a key is given twice")
+    return table
