@@ -22,7 +22,7 @@ class LitebertError(Exception):
     """An error that tells the user in up to four lines what is wrong and which command
     to run next.
 
-    `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is that of the
+    `code` names the mistake (`LB-…`, listed in docs/errors.md); `exit_code` is that of the
     command (see the subclasses).
 
     >>> print(LitebertError("LB-000", "no such size", received="-1", expected="1 or more",
