@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
+SPEED_PAGE = "docs/speed.md"
 RESULTS = "benchmarks/RESULTS.md"
 NUMBER = r"(-?[\d,]*\.?\d+)"
 
@@ -72,7 +73,7 @@ def assert_rounds_to(measured: float, shown: str) -> None:
     assert abs(measured - value(shown)) <= half + 1e-9, (measured, shown)
 
 
-# ---- the table of speeds in README
+# ---- the table of speeds, and the chart of README
 
 SPEED = {
     "1 text of 16 tokens": "1 x 16",
@@ -81,16 +82,16 @@ SPEED = {
     "a pretraining step, 8 x 512": "pretraining 8 x 512",
     "fine-tuning on SST-2, against `Trainer`": "fine-tuning 96",
 }
-"""Rows of README's table, and of the recorded one."""
+"""Rows of the table in docs/speed.md, and of the recorded one."""
 
 PRECISIONS = ["fp32", "bf16", "int8"]
 SPEEDUPS = re.compile(rf"\**{NUMBER}\** \({NUMBER} (\w+)\)")
 SHOWN = re.compile(rf"{NUMBER} \((\w+) {NUMBER}\)")
 
 
-def test_readme_shows_our_speed_and_that_of_the_best_rival() -> None:
+def test_the_page_shows_our_speed_and_that_of_the_best_rival() -> None:
     recorded = section(RESULTS, "Speed on a Xeon with AMX", "1 thread")
-    page = section(README, "How fast")
+    page = section(SPEED_PAGE, "Beside other programs")
     (table,) = tables(page)
     assert [line[0] for line in table[1:]] == list(SPEED)
     for label, work in SPEED.items():
@@ -107,6 +108,23 @@ def test_readme_shows_our_speed_and_that_of_the_best_rival() -> None:
             assert shown[2].lower() == best
             assert_rounds_to(value(ours), shown[1])
             assert_rounds_to(value(rival), shown[3])
+
+
+def test_the_chart_of_readme_shows_what_was_measured() -> None:
+    lines = tables(section(RESULTS, "Speed on a Xeon with AMX", "1 thread"))[1][1:]
+    speeds = {
+        contender: speed for work, contender, _, speed, *_ in lines if work == "stream"
+    }
+    readme = read(README)
+    for precision in PRECISIONS:
+        ours = speeds[f"litebert {precision}"]
+        rival = speeds[f"openvino {precision}"]
+        assert f"{ours} in {precision}" in readme
+        assert rival in readme
+        for theme in ("light", "dark"):
+            chart = read(f"docs/images/speed-{theme}.svg")
+            assert f" {ours}<" in chart
+            assert f" {rival}<" in chart
 
 
 @pytest.mark.parametrize("work", SPEED.values())
@@ -131,14 +149,14 @@ def test_the_best_rival_is_the_fastest_of_those_measured(work: str) -> None:
         assert max(rivals.values()) == value(measured[2])
 
 
-def test_readme_says_where_the_best_rival_is_faster() -> None:
+def test_the_page_says_where_the_best_rival_is_faster() -> None:
     recorded = section(RESULTS, "Speed on a Xeon with AMX", "1 thread")
     short = row(recorded, "1 x 16")
     for precision in PRECISIONS:
         ours, rival, best = SPEEDUPS.fullmatch(short[precision]).groups()
         assert value(ours) < value(rival)
         assert best == "openvino"
-    text = " ".join(section(README, "How fast").split())
+    text = " ".join(section(SPEED_PAGE, "Beside other programs").split())
     assert "one short text OpenVINO is faster than litebert in every precision" in text
     epyc = row(section(RESULTS, "Speed on a CPU: `make bench`", "1 thread"), "1 x 512")
     ours, rival, _ = SPEEDUPS.fullmatch(epyc["int8"]).groups()
