@@ -76,7 +76,9 @@ def test_commands_of_a_page_use_verbs_and_options_that_exist(page: Path) -> None
         typed = {
             word.split("=")[0] for word in words[size:] if re.match(r"--?[a-z]", word)
         }
-        assert typed <= known | {"--help", "-h", "--debug", "--version"}, words
+        assert typed <= known | {"--help", "-h", "--debug", "--plugin", "--version"}, (
+            words
+        )
         settings = {
             word.split("=")[0] for word in words if re.match(r"[a-z]+\.[a-z_]+=", word)
         }

@@ -357,7 +357,7 @@ class SourceModel(NamedTuple):
     network: Network
     padded: PaddedNetwork
     tokenizer: Tokenizer
-    has_head: bool  # whether the outputs are those of its head
+    has_head: bool = True  # whether the outputs are those of its head
 
 
 def open_source(
