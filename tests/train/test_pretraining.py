@@ -96,7 +96,7 @@ REFUSED = {
     "data.eval_corpus=nowhere": "LB-3",
     "model.vocab_size=91": r"LB-515(?s:.*)the pieces of",
     "data.corpus=ALL": "LB-510",  # nothing is held out
-    "objective.sentence=nxt": r"LB-431(?s:.*)did you mean next",
+    "objective.sentence=nxt": r"LB-107(?s:.*)did you mean next",
     "start.model=MODEL model.hidden_size=64": "LB-515",
     "start.model=MODEL start.optimizer=true": "LB-516",
     "start.model=MODEL objective.max_seq_length=4096": "LB-519",
