@@ -22,7 +22,6 @@ from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.device import choose_device
 from litebert.files import read_json, write_json, write_text
 from litebert.folder import SentenceVectors, read_folder, write_folder
-from litebert.folder.config import settings_of_weights
 from litebert.folder.weights import write_weights
 from litebert.nn import AlbertForPretraining, pool_rows
 from litebert.runs import Run
@@ -137,7 +136,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
         name: w.to(torch.float8_e4m3fn) if w.ndim == 2 else w
         for name, w in load_file(path).items()
     }
-    write_weights(path, stored, settings_of_weights(model.config))
+    write_weights(path, stored)
     # tokenizer.json holds the same pieces; transformers reads it
     (out / "spiece.model").unlink()
     config = read_json(out / "config.json", command=f"ls {out}")

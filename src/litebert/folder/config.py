@@ -60,6 +60,8 @@ _NOT_OF_BERT = {
 }
 # Nothing is computed with these ids: the tokenizer has its own.
 _TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
+# A second copy of these settings, as NAME=VALUE, so that an edit does not reach it.
+_SAVED_WITH = "weights_saved_with"
 # Settings that change what the weights compute without changing their shapes.
 _SETTINGS_OF_WEIGHTS = (
     "hidden_act",
@@ -108,6 +110,7 @@ def write_config(
         "tie_word_embeddings": True,
         **{name: value for name, value in fields.items() if name not in _OURS_ALONE},
         "num_hidden_groups": groups_on_disk(config),
+        _SAVED_WITH: list(settings_of_weights(config)),
     }
     if head is not None and head.labels:
         table["id2label"] = {str(index): name for index, name in enumerate(head.labels)}
@@ -320,15 +323,30 @@ def read_head(folder: Path) -> HeadConfig | None:
         raise damaged_model("LB-661", what, describe_invalid(error)) from error
 
 
-def settings_of_weights(config: AlbertConfig) -> dict[str, Json]:
-    """Return the settings that weights were computed with, apart from their shapes;
-    they are stored with the weights.
+def settings_of_weights(config: AlbertConfig) -> list[str]:
+    """Return the settings that weights are computed with, apart from their shapes.
 
-    >>> settings_of_weights(AlbertConfig(hidden_act="gelu"))["hidden_act"]
-    'gelu'
+    >>> settings_of_weights(AlbertConfig(hidden_act="gelu"))[0]
+    'hidden_act=gelu'
     """
     fields = config.model_dump(mode="json")
-    return {name: fields[name] for name in _SETTINGS_OF_WEIGHTS}
+    return [f"{name}={fields[name]}" for name in _SETTINGS_OF_WEIGHTS]
+
+
+def changed_settings(folder: Path, config: AlbertConfig) -> list[str]:
+    """Return which settings were changed in config.json after the weights were
+    saved.
+    """
+    saved = _read(folder).get(_SAVED_WITH)
+    if not isinstance(saved, list):
+        return []
+    before = dict(str(setting).partition("=")[::2] for setting in saved)
+    now = dict(setting.partition("=")[::2] for setting in settings_of_weights(config))
+    return [
+        f"{name} is {value}, was {before[name]}"
+        for name, value in now.items()
+        if before.get(name, value) != value
+    ]
 
 
 def doubts_about(config: AlbertConfig) -> tuple[str, ...]:

@@ -22,11 +22,11 @@ from litebert.fast.steps import packing_pays
 from litebert.folder import names as on_disk
 from litebert.folder.config import (
     CONFIG_FILE,
+    changed_settings,
     doubts_about,
     read_head,
     read_layout,
     read_pretraining_heads,
-    settings_of_weights,
     write_config,
 )
 from litebert.folder.model import ModelFolder, build_network, head_of
@@ -102,7 +102,8 @@ def read_folder(
         refuse_non_finite(network)
         if is_on_cpu:
             release(in_file)
-    notes = model.notes + _notes_on(weights, config, is_albert=layout is on_disk.ALBERT)
+    is_albert = layout is on_disk.ALBERT
+    notes = model.notes + _notes_on(weights, config, folder, is_albert=is_albert)
     return read_beside(replace(model, notes=notes), folder)
 
 
@@ -158,7 +159,7 @@ def read_beside(model: ModelFolder, folder: Path) -> ModelFolder:
 
 
 def _notes_on(
-    weights: Weights, config: AlbertConfig, *, is_albert: bool
+    weights: Weights, config: AlbertConfig, folder: Path, *, is_albert: bool
 ) -> tuple[str, ...]:
     """Return notes on weights whose origin or whose configuration is uncertain."""
     notes = list[str]()
@@ -171,12 +172,7 @@ def _notes_on(
             f"{weights.unhashed[0]}{others} has no hash: damage to its weights cannot"
             " be detected. Saving writes one."
         )
-    current = settings_of_weights(config)
-    changed = [
-        f"{name} is {current[name]}, was {value}"
-        for name, value in weights.settings.items()
-        if name in current and current[name] != value
-    ]
+    changed = changed_settings(folder, config)
     if changed:
         notes.append(
             "config.json was changed after the weights were saved:"
@@ -246,7 +242,7 @@ def write_folder(
     for name, tensor in tensors.items():
         if tensor.is_floating_point():
             tensors[name] = tensor.to(dtype)
-    write_weights(folder / _file_for(network), tensors, settings_of_weights(config))
+    write_weights(folder / _file_for(network), tensors)
 
     if model.tokenizer is not None:
         model.tokenizer.save(folder, max_length=config.max_position_embeddings)

@@ -7,10 +7,9 @@ the file has a hash, it must be that of its contents.
 
 import ctypes
 import hashlib
-import json
 import mmap
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, hash_file, parse_json, read_json, write_stream
+from litebert.files import hash_file, parse_json, read_json, write_stream
 from litebert.folder.names import damaged_model
 from litebert.plugins import ATTENTION_KINDS
 
@@ -38,9 +37,6 @@ _PAGEOUT = 21
 # fast as hashlib's blake2b.
 _HASH = "sha256"
 _NO_HASH = b"0" * 64
-# The metadata key for the settings of config.json that the weights were computed with,
-# as JSON. transformers drops it when it saves the model again.
-_SETTINGS = "config"
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _OTHER_FORMATS = (".bin", ".h5", ".msgpack", ".index")
 
@@ -51,33 +47,23 @@ class Weights:
 
     tensors: dict[str, Tensor]
     unhashed: tuple[str, ...]  # names of files in which damage cannot be detected
-    # the settings that config.json had when the weights were written
-    settings: Mapping[str, Json]
 
 
 # ---- writing -------------------------------------------------------------------------
 
 
-def write_weights(
-    path: Path, tensors: dict[str, Tensor], settings: Mapping[str, Json] | None = None
-) -> None:
-    """Write tensors as one safetensors file with its hash, atomically.
-
-    `settings` are those of config.json that change what the weights compute.
-    """
+def write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors as one safetensors file with its hash, atomically."""
     stored = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     data = memoryview(save(stored, metadata={"format": "pt"}))
     stop = 8 + int.from_bytes(data[:8], "little")
 
-    # The rest of the metadata is added by hand: the library writes several entries in
-    # an order that varies.
-    entries = f'"{_HASH}":"{_NO_HASH.decode()}"'
-    if settings:
-        written = json.dumps(json.dumps(dict(settings), separators=(",", ":")))
-        entries += f',"{_SETTINGS}":{written}'
+    # The hash is added by hand: the library writes several entries of metadata in an
+    # order that varies.
+    entry = f'"{_HASH}":"{_NO_HASH.decode()}"'
     begin = b'{"format":"pt"'
     table = bytes(data[8:stop]).rstrip(b" ")
-    table = table.replace(begin, begin + b"," + entries.encode(), 1)
+    table = table.replace(begin, begin + b"," + entry.encode(), 1)
     # tensors are aligned to 8 bytes
     table += b" " * (-len(table) % 8)
 
@@ -130,15 +116,13 @@ def weights_files(folder: Path) -> list[Path]:
 def read_weights(folder: Path) -> Weights:
     """Map all tensors of a folder. Without a hash, unused tensors are never read."""
     tensors = dict[str, Tensor]()
-    settings = dict[str, Json]()
     unhashed = list[str]()
     for path in weights_files(folder):
         require_weights(path)
         part = read_tensors(path)
         tensors |= part.tensors
-        settings |= part.settings
         unhashed += part.unhashed
-    return Weights(tensors, tuple(unhashed), settings)
+    return Weights(tensors, tuple(unhashed))
 
 
 def read_tensors(path: Path) -> Weights:
@@ -148,9 +132,6 @@ def read_tensors(path: Path) -> Weights:
         table: Any = parse_json(header[8:].decode(), distinct_keys=True)
         tensors = load_file(path)  # it validates the header
         metadata: dict[str, str] = table.get("__metadata__") or {}
-        settings: Any = parse_json(metadata.get(_SETTINGS, "{}"))
-        if not isinstance(settings, dict):
-            raise ValueError(f"settings that are a {type(settings).__name__}")
     except (
         SafetensorError,
         ValueError,
@@ -161,9 +142,9 @@ def read_tensors(path: Path) -> Weights:
         raise _incomplete(path, error) from error
     stored = metadata.get(_HASH)
     if not stored:
-        return Weights(tensors, (path.name,), settings)
+        return Weights(tensors, (path.name,))
     _check_hash(path, header, stored)
-    return Weights(tensors, (), settings)
+    return Weights(tensors, ())
 
 
 def require_weights(path: Path) -> None:
