@@ -283,7 +283,7 @@ import litebert
 from litebert.fast import steps
 if how == "plain":
     steps.packing_pays = lambda _: False
-from litebert.folder import model as on_disk
+from litebert.folder import storage as on_disk
 if how == "control":
     on_disk.copy_used = lambda *_: None
 model = litebert.load(folder)
@@ -313,7 +313,7 @@ def test_answers_do_not_change_when_weights_are_copied_over_those_in_use(
         words = COMMANDS["quantize"].replace("BASE", str(desk.base)).split()
         assert desk.run(tmp_path, *words).ok
         model = tmp_path / "out"
-    assert run_in_child(LOADED, model, how, "over") == ["True", "LB-679"]
+    assert run_in_child(LOADED, model, how, "over") == ["True", "LB-686"]
 
 
 def test_weights_that_are_replaced_as_a_whole_can_still_be_explained(

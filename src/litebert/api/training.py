@@ -315,8 +315,8 @@ def _run_folder(runs: str | Path, name: str) -> Path:
             next="choose another name, such as mine or mine/first",
         )
     folder = Path(runs) / name
-    on_disk.Run(folder).require_plugins()  # of a run that is to be resumed
     require_run_folder(folder)
+    on_disk.Run(folder).require_plugins()  # of a run that is to be resumed
     return folder
 
 

@@ -240,7 +240,7 @@ def require_unchanged(folder: Path, stamps: Stamps) -> None:
         before = stamps.get(name, stamp)
         if before != stamp and before[0] == stamp[0]:
             raise DamagedError(
-                "LB-679",
+                "LB-686",
                 f"{folder / name} has changed since the model was loaded",
                 received="another size or time of change",
                 next="load the model again; a server does so on SIGHUP",
