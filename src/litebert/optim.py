@@ -22,10 +22,11 @@ from litebert.device import device_at
 from litebert.errors import LitebertError, did_you_mean, format_count
 from litebert.plugins import OPTIMIZERS
 
-# of each parameter, named as upstream: the moving averages of g and g squared
+# The moving averages of g and of g squared that each parameter has, named as upstream.
 STATE_NAMES = ("adam_m", "adam_v")
-MOST_WARMUP = 0.1  # the longest warm-up of a run by the clock, as a share of its steps
-# elements that are updated together: all of base, or one kernel of xxlarge
+# The longest warm-up of a run by the clock, as a share of its steps.
+MOST_WARMUP = 0.1
+# Elements that are updated together: all of base, or one kernel of xxlarge.
 _AT_ONCE = 1 << 24
 
 # the arguments of `MomentOptimizer`, and `is_adapted`, `is_matrix`, `rate_scale`
@@ -65,22 +66,22 @@ class MomentOptimizer(Optimizer):
         average_decay: float = 0.0,
         momentum: float = 0.95,
     ) -> None:
-        official = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        ours = {
+        defaults = {
+            # as upstream's optimizers
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            # our own
             "bias_correction": bias_correction,
             "average_decay": average_decay,
             "momentum": momentum,
+            # what `parameter_groups` sets for each group
+            "is_adapted": True,
+            "is_matrix": False,
+            "rate_scale": 1.0,
         }
-        super().__init__(
-            params,
-            {
-                **official,
-                **ours,
-                "is_adapted": True,
-                "is_matrix": False,
-                "rate_scale": 1.0,
-            },
-        )
+        super().__init__(params, defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -90,41 +91,24 @@ class MomentOptimizer(Optimizer):
         with torch.enable_grad():
             loss = closure() if closure else None
         for group in self.param_groups:
-            # a step's temporaries take twice the memory of a portion
-            portions = list[list[Tensor]]()
-            size = 0
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    size += parameter.numel()
-                    if not portions or size > _AT_ONCE:
-                        portions.append([])
-                        size = parameter.numel()
-                    portions[-1].append(parameter)
-            for parameters in portions:
-                gradients = [p.grad for p in parameters if p.grad is not None]
-                states = [
-                    self.state.get(parameter) or self.state_of(parameter, group)
-                    for parameter in parameters
-                ]
-                steps = [state["step"] for state in states if "step" in state]
-                if steps:
-                    torch._foreach_add_(steps, 1)
-                updates = self.updates(parameters, gradients, states, group)
-                torch._foreach_mul_(updates, group["lr"])
-                torch._foreach_sub_(parameters, updates)
-                if group["average_decay"]:
-                    # The average moves by 1 - d, d = min(decay, (1 + t) / (10 + t)): it
-                    # forgets the random start early, as TensorFlow's does. The step t
-                    # is a tensor on the device, which the host does not read.
-                    averages = [state["average"] for state in states]
-                    moves = torch._foreach_sub(parameters, averages)
-                    keep = [
-                        ((1 + t) / (10 + t)).clamp(max=group["average_decay"])
-                        for t in steps
-                    ]
-                    torch._foreach_mul_(moves, [1 - each for each in keep])
-                    torch._foreach_add_(averages, moves)
+            for portion in _portions(group["params"]):
+                self._move(portion, group)
         return loss
+
+    def _move(self, parameters: list[Tensor], group: Group) -> None:
+        """Move parameters of a group, all with gradients, by one step, in place."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        states = [self.state.get(p) or self.state_of(p, group) for p in parameters]
+        # Counted before the update: bias correction divides the first by 1 - beta^1.
+        counters = [state["step"] for state in states if "step" in state]
+        if counters:
+            torch._foreach_add_(counters, 1)
+        updates = self.updates(parameters, gradients, states, group)
+        torch._foreach_mul_(updates, group["lr"])  # p -= lr u
+        torch._foreach_sub_(parameters, updates)
+        if group["average_decay"]:
+            averages = [state["average"] for state in states]
+            _move_averages(averages, parameters, counters, group["average_decay"])
 
     def updates(
         self,
@@ -136,30 +120,31 @@ class MomentOptimizer(Optimizer):
         """Update the moments with the gradients; return the update direction of each
         parameter.
         """
-        first, second = ([state[name] for state in states] for name in STATE_NAMES)
+        first_name, second_name = STATE_NAMES
+        first = [state[first_name] for state in states]  # m, shaped as the parameters
+        second = [state[second_name] for state in states]  # v, likewise
         beta1, beta2 = group["betas"]
         torch._foreach_lerp_(first, gradients, 1 - beta1)  # m += (1 - beta1) (g - m)
         torch._foreach_mul_(second, beta2)  # v = beta2 v + (1 - beta2) g²
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        # eps is added outside the root, as upstream does
+
+        # u = m / (sqrt(v) + eps): eps is outside the root, as upstream has it.
         scales = torch._foreach_sqrt(second)
         if group["bias_correction"]:
-            steps = [state["step"] for state in states]
+            counters = [state["step"] for state in states]
             # sqrt(v / (1 - beta2^t))
-            torch._foreach_div_(scales, torch._foreach_sqrt(_corrections(steps, beta2)))
+            corrections = _corrections(counters, beta2)
+            torch._foreach_div_(scales, torch._foreach_sqrt(corrections))
         torch._foreach_add_(scales, group["eps"])
         updates = torch._foreach_div(first, scales)
         if group["bias_correction"]:
-            torch._foreach_div_(updates, _corrections(steps, beta1))
+            torch._foreach_div_(updates, _corrections(counters, beta1))
+
         # Decay is part of the update, not of the gradient (Loshchilov and Hutter, arXiv
         # 1711.05101).
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         if self.scales_by_norms and group["is_adapted"]:
-            # (parameters,), Euclidean over each whole matrix
-            lengths = torch.stack(torch._foreach_norm(parameters))
-            strides = torch.stack(torch._foreach_norm(updates))
-            ratios = torch.where((lengths > 0) & (strides > 0), lengths / strides, 1.0)
-            torch._foreach_mul_(updates, ratios.unbind())
+            _scale_by_norms(updates, parameters)
         return updates
 
     def state_names(self, group: Group) -> tuple[str, ...]:  # noqa: ARG002
@@ -175,24 +160,75 @@ class MomentOptimizer(Optimizer):
         state: State = self.state[parameter]
         for name in self.state_names(group):
             state.setdefault(name, torch.zeros_like(parameter))
-        if group["average_decay"] or (
-            group["bias_correction"] and not group["is_matrix"]
-        ):
-            state.setdefault(
-                "step", torch.zeros((), dtype=torch.float32, device=parameter.device)
-            )
+        # The size of Muon's momentum has no effect, so there is nothing to correct.
+        corrects_bias = group["bias_correction"] and not group["is_matrix"]
+        if corrects_bias or group["average_decay"]:
+            counter = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            state.setdefault("step", counter)
         if group["average_decay"]:
             state.setdefault("average", parameter.clone())
         return state
 
 
+def _portions(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
+    """Split the parameters that have gradients into runs of at most `_AT_ONCE` elements;
+    a larger parameter is alone.
+
+    The temporaries of a step take twice the memory of a portion.
+    """
+    portions = list[list[Tensor]]()
+    size = 0  # elements in the last portion
+    for parameter in parameters:
+        if parameter.grad is None:
+            continue
+        size += parameter.numel()
+        if not portions or size > _AT_ONCE:
+            portions.append([])
+            size = parameter.numel()
+        portions[-1].append(parameter)
+    return portions
+
+
+def _move_averages(
+    averages: list[Tensor],
+    parameters: list[Tensor],
+    counters: list[Tensor],
+    decay: float,
+) -> None:
+    """Move each average towards its parameter by 1 - d, d = min(decay, (1 + t) / (10 +
+    t)).
+
+    So it forgets the random start early, as TensorFlow's ExponentialMovingAverage does.
+    Each t is a 0-dimensional tensor on the device, which the host does not read.
+    """
+    moves = torch._foreach_sub(parameters, averages)
+    shares = list[Tensor]()
+    for t in counters:
+        kept_share = ((1 + t) / (10 + t)).clamp(max=decay)
+        shares.append(1 - kept_share)
+    torch._foreach_mul_(moves, shares)
+    torch._foreach_add_(averages, moves)
+
+
+def _scale_by_norms(updates: tuple[Tensor, ...], parameters: list[Tensor]) -> None:
+    """Multiply each update by LAMB's ratio |p| / |u|, in place; the ratio is 1 where a
+    norm is 0.
+    """
+    # (parameters,): Euclidean, over each whole tensor
+    parameter_norms = torch.stack(torch._foreach_norm(parameters))
+    update_norms = torch.stack(torch._foreach_norm(updates))
+    has_ratio = (parameter_norms > 0) & (update_norms > 0)
+    ratios = torch.where(has_ratio, parameter_norms / update_norms, 1.0)
+    torch._foreach_mul_(updates, ratios.unbind())
+
+
 def _corrections(steps: list[Tensor], beta: float) -> tuple[Tensor, ...]:
-    """Return 1 - beta^t for each step t, by expm1, which is exact for small t."""
-    powers = (
-        torch._foreach_mul(steps, math.log(beta))
-        if beta
-        else [s * -torch.inf for s in steps]
-    )
+    """Return 1 - beta^t for each number of steps t, by expm1: it is exact where beta^t is
+    near 1.
+    """
+    # log(0) raises in Python; in the limit, beta^t is 0 from the first step on
+    log_beta = math.log(beta) if beta else -math.inf
+    powers = torch._foreach_mul(steps, log_beta)  # t log beta, so beta^t - 1 by expm1
     return torch._foreach_neg(torch._foreach_expm1(powers))
 
 
@@ -258,16 +294,15 @@ class Muon(MomentOptimizer):
         if not group["is_matrix"]:
             return super().updates(parameters, gradients, states, group)
         moments = [state["muon_m"] for state in states]
-        # m += (1 - mu) (g - m)
-        torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
-        # Nesterov's look-ahead
-        ahead = torch._foreach_lerp(gradients, moments, group["momentum"])
-        updates = tuple(orthogonalise(each) for each in ahead)
+        momentum = group["momentum"]
+        torch._foreach_lerp_(moments, gradients, 1 - momentum)  # m += (1 - mu) (g - m)
+        # Nesterov's look-ahead: where m would be after the same gradient once more
+        ahead = torch._foreach_lerp(gradients, moments, momentum)
+        updates = tuple(orthogonalise(direction) for direction in ahead)
         # Rows are outputs: a tall matrix may move further for the same change of its
         # outputs.
-        torch._foreach_mul_(
-            updates, [max(1, p.shape[0] / p.shape[1]) ** 0.5 for p in parameters]
-        )
+        scales = [max(1, p.shape[0] / p.shape[1]) ** 0.5 for p in parameters]
+        torch._foreach_mul_(updates, scales)
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return updates
 
@@ -285,18 +320,21 @@ def orthogonalise(matrix: Tensor) -> Tensor:
     fast, with the quintic that moves singular values into about [0.7, 1.2] (Jordan,
     2024). A zero matrix stays zero.
     """
+    # A wide matrix has the smaller Gram matrix, rows by rows.
     is_tall = matrix.shape[0] > matrix.shape[1]
-    wide = matrix.T if is_tall else matrix  # for a smaller Gram matrix
+    wide = matrix.T if is_tall else matrix
     x = wide.to(device_at(matrix.device).product_dtype)
     x = x / (x.norm() + 1e-7)  # so that no singular value is above 1
+    # Jordan's coefficients: they trade exact convergence to 1 for a steep start at 0.
     a = 3.4445
     b = -4.7750
     c = 2.0315
     for _ in range(5):  # x = a x + b (x xᵀ) x + c (x xᵀ)² x
         gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    x = x.to(matrix.dtype)
-    return x.T.contiguous() if is_tall else x
+        polynomial = torch.addmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.addmm(x, polynomial, x, beta=a)
+    orthogonal = x.to(matrix.dtype)
+    return orthogonal.T.contiguous() if is_tall else orthogonal
 
 
 @contextmanager
@@ -304,19 +342,23 @@ def use_average(optimizer: Optimizer) -> Iterator[None]:
     """Within the block, replace the weights with their average, if one is kept; restore
     them bit for bit afterwards.
     """
-    kept = [
-        (p.detach(), state["average"])
-        for p, state in optimizer.state.items()
-        if "average" in state
-    ]
-    weights = [parameter.clone() for parameter, _ in kept]
-    for parameter, average in kept:
-        parameter.copy_(average)
+    parameters = list[Tensor]()
+    averages = list[Tensor]()
+    for parameter, state in optimizer.state.items():
+        if "average" in state:
+            parameters.append(parameter.detach())
+            averages.append(state["average"])
+    weights = [parameter.clone() for parameter in parameters]
+    _copy_all(parameters, averages)
     try:
         yield
     finally:
-        for (parameter, _), weight in zip(kept, weights, strict=True):
-            parameter.copy_(weight)
+        _copy_all(parameters, weights)
+
+
+def _copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
 
 
 @torch.no_grad()
@@ -335,10 +377,11 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     (tensor(5.), tensor([0.6000, 0.8000]))
     """
     assert max_norm > 0
-    gradients = [each.grad for each in parameters if each.grad is not None]
+    gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return torch.zeros(())
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    norms = torch.stack(torch._foreach_norm(gradients))  # (gradients,)
+    norm: Tensor = torch.linalg.vector_norm(norms)  # of all elements together
     is_long = (norm > max_norm) & norm.isfinite()
     torch._foreach_mul_(gradients, torch.where(is_long, max_norm / norm, 1.0))
     return norm
@@ -367,36 +410,51 @@ def build_schedule(
     >>> rates("wsd")
     [0.0, 0.5, 1.0, 1.0, 1.0, 0.5, 0.29, 0.13, 0.0]
     """  # noqa: E501
-    warmup = config.warmup_steps
+    warmup_steps = _warmup_steps(config, total_steps, is_by_clock=is_by_clock)
+    decay_start = _decay_start(config, warmup_steps, total_steps)
     peak = config.learning_rate
-    if warmup >= 1 and is_by_clock:
-        warmup = min(warmup, max(1, MOST_WARMUP * total_steps))
-    if warmup >= total_steps > 1:
-        what = "the warm-up is not shorter than the training"
-        lengths = f"{warmup:g}, {total_steps} steps in all"
-        raise LitebertError(
-            "LB-426",
-            what,
-            received=f"optim.warmup_steps={lengths}",
-            next="set optim.warmup_steps=0.1",
-        )
-    steps = min(round(warmup * total_steps if warmup < 1 else warmup), total_steps - 1)
-    # a long decay waits for the end of the warm-up
-    decay_steps = max(1, round(config.decay_share * total_steps))
-    start = {
-        "official": 0,
-        "linear": steps,
-        "wsd": max(steps, total_steps - decay_steps),
-    }[config.schedule]
+    is_wsd = config.schedule == "wsd"
 
     def rate(step: int) -> float:
-        if step < steps:
-            return peak * step / steps
-        # part of the decay; 1 before it
-        left = min(1.0, max(0.0, (total_steps - step) / (total_steps - start)))
-        return peak * (1 - math.sqrt(1 - left) if config.schedule == "wsd" else left)
+        if step < warmup_steps:
+            return peak * step / warmup_steps
+        # the share of the decay that is left: 1 before it, 0 after the last step
+        share = (total_steps - step) / (total_steps - decay_start)
+        left = min(1.0, max(0.0, share))
+        return peak * (1 - math.sqrt(1 - left)) if is_wsd else peak * left
 
     return rate
+
+
+def _warmup_steps(config: OptimConfig, total_steps: int, *, is_by_clock: bool) -> int:
+    """Return the number of steps of the warm-up; raise LB-426 unless it is shorter than
+    the training.
+    """
+    warmup = config.warmup_steps
+    is_share = warmup < 1
+    if is_by_clock and not is_share:
+        warmup = min(warmup, max(1, MOST_WARMUP * total_steps))
+    if warmup >= total_steps > 1:
+        raise LitebertError(
+            "LB-426",
+            "the warm-up is not shorter than the training",
+            received=f"optim.warmup_steps={warmup:g}, {total_steps} steps in all",
+            next="set optim.warmup_steps=0.1",
+        )
+    steps = round(warmup * total_steps) if is_share else round(warmup)
+    # One step is left for the decay, even in a training of a single step.
+    return min(steps, total_steps - 1)
+
+
+def _decay_start(config: OptimConfig, warmup_steps: int, total_steps: int) -> int:
+    """Return the step from which the configured schedule counts its decay."""
+    if config.schedule == "official":
+        return 0
+    if config.schedule == "linear":
+        return warmup_steps
+    decay_steps = max(1, round(config.decay_share * total_steps))
+    # a long decay waits for the end of the warm-up
+    return max(warmup_steps, total_steps - decay_steps)
 
 
 # Build from a configuration; save to and load from a checkpoint.
@@ -418,20 +476,21 @@ def build_optimizer(
     head_scale: float = 1.0,
 ) -> MomentOptimizer:
     """Return the configured optimizer; norms and biases neither decay nor adapt."""
-    kind: type[MomentOptimizer] = OPTIMIZERS[config.name]
+    optimizer_class: type[MomentOptimizer] = OPTIMIZERS[config.name]
+    # All groups share one learning rate; matrices multiply it by this factor.
     matrix_scale = None
-    if kind.has_matrices:
+    if optimizer_class.has_matrices:
         matrix_scale = config.muon_learning_rate / config.learning_rate
     bias_correction = config.bias_correction
     if bias_correction is None:
-        bias_correction = kind.corrects_bias
+        bias_correction = optimizer_class.corrects_bias
     groups = parameter_groups(
         named_parameters,
         weight_decay=config.weight_decay,
         head_scale=head_scale,
         matrix_scale=matrix_scale,
     )
-    return kind(
+    return optimizer_class(
         groups,
         config.learning_rate,
         betas=(config.beta1, config.beta2),
@@ -457,7 +516,8 @@ def parameter_groups(
     the matrices of hidden layers have groups of their own (`is_matrix`), with that
     factor. Torch keeps the names, under which the state is saved.
     """
-    # sorted: adapted first, then by descending rate
+    # by (is not adapted, is a matrix, -rate): sorted, adapted groups with the highest
+    # rates come first
     groups: dict[tuple[bool, bool, float], dict[str, Any]] = {}
     for name, parameter in named_parameters:
         is_adapted = not _EXCLUDED.search(name)
@@ -466,11 +526,16 @@ def parameter_groups(
         if matrix_scale is not None and parameter.ndim == 2 and _HIDDEN.search(name):
             is_matrix = True
             scale = scale * matrix_scale
-        group = {"is_adapted": is_adapted, "is_matrix": is_matrix, "rate_scale": scale}
-        group["weight_decay"] = weight_decay if is_adapted else 0.0
-        groups.setdefault((not is_adapted, is_matrix, -scale), {"params": [], **group})[
-            "params"
-        ] += [(name, parameter)]
+        key = (not is_adapted, is_matrix, -scale)
+        if key not in groups:
+            groups[key] = {
+                "params": [],
+                "is_adapted": is_adapted,
+                "is_matrix": is_matrix,
+                "rate_scale": scale,
+                "weight_decay": weight_decay if is_adapted else 0.0,
+            }
+        groups[key]["params"].append((name, parameter))
     return [groups[key] for key in sorted(groups)]
 
 
@@ -482,12 +547,12 @@ def state_tensors(optimizer: MomentOptimizer) -> dict[str, Tensor]:
     that never had a gradient has zeros, so that the set of names depends only on the
     model.
     """
-    return {
-        f"{name}/{state_name}": kept
-        for group in optimizer.param_groups
-        for name, parameter in zip(group["param_names"], group["params"], strict=True)
-        for state_name, kept in optimizer.state_of(parameter, group).items()
-    }
+    tensors = dict[str, Tensor]()
+    for group in optimizer.param_groups:
+        for name, parameter in zip(group["param_names"], group["params"], strict=True):
+            for state_name, tensor in optimizer.state_of(parameter, group).items():
+                tensors[f"{name}/{state_name}"] = tensor
+    return tensors
 
 
 @torch.no_grad()
@@ -498,24 +563,32 @@ def load_state_tensors(
     raise and change nothing.
     """
     live = state_tensors(optimizer)
-    theirs, ours = (
-        {name: f"{tuple(x.shape)} {x.dtype}" for name, x in each.items()}
-        for each in (tensors, live)
-    )
-    wrong = [
-        *sorted(theirs.keys() - ours.keys()),
-        *sorted(name for name in ours if theirs.get(name) != ours[name]),
-    ]
-    if wrong:
-        what = (
-            "the optimizer state belongs to another model"
-            f" ({format_count(len(wrong), 'tensor')})"
-        )
-        received = f"{wrong[0]} of {theirs.get(wrong[0], 'nothing')}"
-        expected = ours.get(wrong[0]) or did_you_mean(wrong[0], ours)
-        again = "resume with the model configuration the checkpoint was written with"
-        raise LitebertError(
-            "LB-423", what, received=received, expected=expected, next=again
-        )
+    _check_same_layout(tensors, live)
     for name, moment in live.items():
         moment.copy_(tensors[name])
+
+
+def _check_same_layout(saved: Mapping[str, Tensor], live: Mapping[str, Tensor]) -> None:
+    """Raise LB-423 unless both have the same names, shapes and types."""
+    saved_layout = {name: _layout_of(tensor) for name, tensor in saved.items()}
+    live_layout = {name: _layout_of(tensor) for name, tensor in live.items()}
+    surplus = sorted(saved_layout.keys() - live_layout.keys())
+    differing = sorted(
+        name for name, layout in live_layout.items() if saved_layout.get(name) != layout
+    )
+    wrong = [*surplus, *differing]
+    if not wrong:
+        return
+    first = wrong[0]
+    raise LitebertError(
+        "LB-423",
+        "the optimizer state belongs to another model"
+        f" ({format_count(len(wrong), 'tensor')})",
+        received=f"{first} of {saved_layout.get(first, 'nothing')}",
+        expected=live_layout.get(first) or did_you_mean(first, live_layout),
+        next="resume with the model configuration the checkpoint was written with",
+    )
+
+
+def _layout_of(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {tensor.dtype}"

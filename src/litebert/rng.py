@@ -14,7 +14,8 @@ Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 IntLike = int | np.int64 | Ints
 
-# 2^64 over the golden ratio; it and the factors are SplitMix64's
+# SplitMix64's constants: 2^64 over the golden ratio, by which indices are set apart, and
+# the two factors of its finalizer.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -25,28 +26,30 @@ def stream(seed: int, purpose: str, step: int, sample: int = 0) -> np.random.Gen
     machine.
     """
     key = np.array([_purpose_key(seed, purpose), np.uint64(step)], dtype=np.uint64)
+    # Philox counts up its 256-bit counter from the first word on: with the sample in the
+    # last, each sample has 2^192 blocks of numbers before it meets the next one's.
     counter = np.array([0, 0, 0, sample], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def torch_seed(seed: int, purpose: str, step: int, rank: int = 0) -> int:
     """Return a 63-bit seed for torch's generators at one step of one rank."""
-    return int(
-        random_bits(seed, purpose, np.int64(step), np.int64(rank)) >> np.uint64(1)
-    )
+    bits = random_bits(seed, purpose, np.int64(step), np.int64(rank))
+    return int(bits >> np.uint64(1))  # without the sign of torch's 64-bit seeds
 
 
 def random_bits(seed: int, purpose: str, *indices: IntLike) -> Hashes:
     """Return 64 random bits for each combination of indices (arrays broadcast
     together).
 
-    Each index is added and mixed in by SplitMix64's finaliser (Steele, Lea and Flood,
+    Each index is added and mixed in by SplitMix64's finalizer (Steele, Lea and Flood,
     OOPSLA 2014).
     """
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
         bits = np.asarray(np.uint64(_purpose_key(seed, purpose)))
         for index in indices:
             bits = bits + _GOLDEN + np.asarray(index).astype(np.uint64)
+            # Every bit of an index changes about half of the 64 bits.
             bits = (bits ^ (bits >> np.uint64(30))) * _MIX_1
             bits = (bits ^ (bits >> np.uint64(27))) * _MIX_2
             bits = bits ^ (bits >> np.uint64(31))
@@ -55,10 +58,9 @@ def random_bits(seed: int, purpose: str, *indices: IntLike) -> Hashes:
 
 def uniform(seed: int, purpose: str, *indices: IntLike) -> NDArray[np.float64]:
     """Return numbers in [0, 1), one for each combination of indices."""
-    # 53 bits of mantissa
-    return (random_bits(seed, purpose, *indices) >> np.uint64(11)).astype(
-        np.float64
-    ) * 2.0**-53
+    # The upper 53 bits: as many as float64 holds exactly, so that 1 is never reached.
+    mantissas = random_bits(seed, purpose, *indices) >> np.uint64(11)
+    return mantissas.astype(np.float64) * 2.0**-53
 
 
 def integers(
@@ -67,10 +69,11 @@ def integers(
     """Return integers in [low, high], both inclusive, one for each combination of
     indices.
     """
-    span = np.asarray(high) - np.asarray(low) + 1
-    draws: Ints = np.asarray(low) + (uniform(seed, purpose, *indices) * span).astype(
-        np.int64
-    )
+    lowest = np.asarray(low)
+    num_values = np.asarray(high) - lowest + 1
+    # Rounding down is uniform up to num_values / 2^53, which no corpus comes near.
+    above_lowest = (uniform(seed, purpose, *indices) * num_values).astype(np.int64)
+    draws: Ints = lowest + above_lowest
     return draws
 
 
@@ -79,37 +82,50 @@ def permutation(
 ) -> Ints:
     """Return where a stateless shuffle of range(length) puts each of `positions`.
 
-    A four-round Feistel network over the next even power of two, repeated until it
-    lands inside the range: a bijection for every length, without memory, found in
-    constant expected time.
+    A Feistel network shuffles the next even power of two. A value that lands outside
+    the range is shuffled again until it lands inside ("cycle walking", Black and
+    Rogaway, CT-RSA 2002): a bijection for every length, without memory, in constant
+    expected time, as the power is less than four times the length.
     """
     if length <= 1:
         return np.zeros_like(positions)
-    half_bits = np.uint64(max(1, (int(length - 1).bit_length() + 1) // 2))
-    mask = (np.uint64(1) << half_bits) - np.uint64(1)
-
-    def shuffle(values: Hashes) -> Hashes:
-        left = values >> half_bits
-        right = values & mask
-        for round_index in range(4):
-            left, right = (
-                right,
-                left
-                ^ (
-                    random_bits(
-                        seed, purpose, step, round_index, right.astype(np.int64)
-                    )
-                    & mask
-                ),
-            )
-        return (left << half_bits) | right
-
-    values = shuffle(positions.astype(np.uint64))
-    while (outside := values >= length).any():
-        values[outside] = shuffle(values[outside])
+    # Two halves of equal size, which together can hold length - 1.
+    half_bits = max(1, (int(length - 1).bit_length() + 1) // 2)
+    values = positions.astype(np.uint64)
+    is_outside = np.ones(values.shape, dtype=np.bool_)
+    while is_outside.any():
+        values[is_outside] = _feistel(
+            seed, purpose, step, values[is_outside], half_bits=half_bits
+        )
+        is_outside = values >= length
     return values.astype(np.int64)
 
 
+def _feistel(
+    seed: int, purpose: str, step: int, values: Hashes, *, half_bits: int
+) -> Hashes:
+    """Shuffle numbers of 2 * half_bits bits among themselves, in four rounds.
+
+    A round swaps the halves and adds, by exclusive or, a random function of one to the
+    other. The same function undoes it, so each round is a bijection whatever the
+    function is; after four, it passes for a random one (Luby and Rackoff, SIAM J.
+    Comput. 1988).
+    """
+    width = np.uint64(half_bits)
+    mask = (np.uint64(1) << width) - np.uint64(1)
+    left = values >> width
+    right = values & mask
+    for round_number in range(4):
+        bits = random_bits(seed, purpose, step, round_number, right.astype(np.int64))
+        mixed = left ^ (bits & mask)
+        left = right
+        right = mixed
+    return (left << width) | right
+
+
 def _purpose_key(seed: int, purpose: str) -> int:
+    """Return 64 bits for a seed and a purpose; blake2b, because Python's hash() differs
+    from process to process.
+    """
     digest = hashlib.blake2b(f"{seed}:{purpose}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
