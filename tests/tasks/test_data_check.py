@@ -48,8 +48,8 @@ ODD_LABELS = "".join(
 )
 OF_ODD_LABELS = ["joined labels | 10 |  | good;bad", "doubtful label | 30 |  | Good"]
 ELSEWHERE = (
-    '{"question": "?", "context": "Me.", "answers": [{"text": "Me", "answer_start":'
-    " %s}]}\n" * 3 % (0, 1, 99)
+    '{"question": "?", "context": "Me.", "answers": [{"text": "%s", "answer_start":'
+    " 0}]}\n" * 3 % ("Me", "You", "Him")
 )
 # The name and content of a file, and its findings: kind | count | places | example
 FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {

@@ -18,29 +18,29 @@ from hypothesis import strategies as st
 from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import LitebertError
 from litebert.reading import source, tables
-from litebert.reading.tables import MAX_WORDS
+from litebert.reading.words import MAX_WORDS
 from litebert.tasks.kinds.choice import ChoiceExample
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
 from litebert.tasks.kinds.text import Scores, TextExample, TextRows
 from litebert.tasks.named import open_dataset
-from litebert.tasks.own import table
+from litebert.tasks.own.cells import (
+    label_of,
+    list_of,
+    number_of,
+    text_of,
+)
+from litebert.tasks.own.columns import Columns, chosen_columns
 from litebert.tasks.own.dataset import (
     draw_held_out,
     problems,
     require_same_data,
     table_dataset,
 )
+from litebert.tasks.own.delimited import guess_header
+from litebert.tasks.own.layouts import open_table
 from litebert.tasks.own.rows import TrainingRows, guess_columns
-from litebert.tasks.own.table import (
-    Columns,
-    TableFile,
-    label_of,
-    list_of,
-    number_of,
-    open_table,
-    text_of,
-)
+from litebert.tasks.own.table import TableFile
 
 Write = Callable[[str, bytes | str], Path]
 STORY = "Anna took a red ball to the river in the morning."
@@ -53,6 +53,12 @@ PAIRS = [
 
 def rows(table: TableFile) -> list[dict[str, object]]:
     return [dict(row) for _, row in table.rows()]
+
+
+def tagged(table: TableFile) -> list[dict[str, object]]:
+    """Return the words and tags of each row, without the columns of the file."""
+    named = ("tokens", "tags")
+    return [{name: row[name] for name in named if name in row} for row in rows(table)]
 
 
 COMMAS = 'text,label\n"It was good, really.",pos\nNo.,neg\n'
@@ -165,7 +171,7 @@ HEADERS = [
 def test_a_header_is_distinguished_from_a_row(
     first: list[str], rest: list[list[str]], is_header: bool
 ) -> None:
-    assert table.guess_header([first, *rest]) is is_header
+    assert guess_header([first, *rest]) is is_header
 
 
 def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None:
@@ -308,18 +314,19 @@ def test_words_are_read_with_the_tag_in_the_last_column(write: Write) -> None:
         " O\nRome NNP B-LOC\n"
     )
     table = open_table(write("train.conll", content))
-    assert list(table.rows()) == [
-        (4, {"tokens": ["Anna", "went", "#"], "tags": ["B-PER", "O", "O"]}),
-        (8, {"tokens": ["to", "Rome"], "tags": ["O", "B-LOC"]}),
+    assert [number for number, _ in table.rows()] == [4, 8]
+    assert tagged(table) == [
+        {"tokens": ["Anna", "went", "#"], "tags": ["B-PER", "O", "O"]},
+        {"tokens": ["to", "Rome"], "tags": ["O", "B-LOC"]},
     ]
     noted = write(
         "noted.conll", "# id a\tdomain=b\nAnna NNP - B-PER\n# sent_id = 2\n# CD - O\n"
     )
-    assert rows(open_table(noted)) == [
+    assert tagged(open_table(noted)) == [
         {"tokens": ["Anna", "#"], "tags": ["B-PER", "O"]}
     ]
     alone = open_table(write("new.bio", "Anna\nwent\n\n\nhome\n"))
-    assert rows(alone) == [{"tokens": ["Anna", "went"]}, {"tokens": ["home"]}]
+    assert tagged(alone) == [{"tokens": ["Anna", "went"]}, {"tokens": ["home"]}]
 
 
 def test_cells_are_read_as_texts_labels_numbers_and_lists() -> None:
@@ -367,7 +374,7 @@ KINDS: dict[str, Sequence[object]] = {
 def guessed(columns: str, *words: str) -> str:
     kinds = dict(column.split(":") for column in columns.split())
     rows = [{name: KINDS[kind][n] for name, kind in kinds.items()} for n in range(4)]
-    chosen = table.chosen_columns(words, list(kinds))
+    chosen = chosen_columns(words, list(kinds))
     readings = list(dict.fromkeys(problems().values()))
     reading, found = guess_columns(list(kinds), rows, chosen, readings, TextRows)
     return " ".join([f"{reading.what}:", *found.words()])
@@ -679,16 +686,7 @@ TAGS = jsonl(
 )
 
 
-def elsewhere(start: int) -> str:
-    return jsonl(
-        [
-            {
-                "question": "?",
-                "context": STORY,
-                "answers": [{"text": "red ball", "answer_start": start}],
-            }
-        ]
-    )
+NOT_THERE = jsonl([{"question": "?", "context": STORY, "answer": "blue ball"}] * 2)
 
 
 REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
@@ -773,10 +771,12 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {},
         "LB-865: .*line 3",
     ),
-    **{
-        f"elsewhere {n}": ("q.jsonl", elsewhere(n), {}, "LB-802: .*line 1")
-        for n in (11, 13, -1, 10**9)
-    },
+    "an answer that is not there": (
+        "q.jsonl",
+        NOT_THERE,
+        {"problem": "question-answering"},
+        "LB-802: .*line 1",
+    ),
 }
 
 

@@ -272,7 +272,7 @@ def _evaluate_pretrained(
     from litebert.folder import fill_gaps, read_folder
     from litebert.inference.finetuned import precision_of, recorded_config
     from litebert.nn import AlbertForPretraining
-    from litebert.tasks.own.table import chosen_columns
+    from litebert.tasks.own.columns import chosen_columns
     from litebert.tasks.pretraining import Pretraining
 
     run = Run.of(path)

@@ -35,7 +35,8 @@ from litebert.plugins import VERBS
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
 from litebert.runs import Run
-from litebert.tasks.own.table import HEADERS, SYNONYMS, open_table
+from litebert.tasks.own.columns import HEADERS, SYNONYMS
+from litebert.tasks.own.layouts import open_table
 
 CHUNK = 256  # rows that are answered, and written, together
 Answering: TypeAlias = Callable[[list[Row]], Sequence[Any]]

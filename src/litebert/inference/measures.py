@@ -13,7 +13,8 @@ from litebert.errors import LitebertError
 from litebert.inference.model import Model
 from litebert.metrics import regression_measures
 from litebert.reading.tables import Row
-from litebert.tasks.own.table import number_of, open_table
+from litebert.tasks.own.cells import number_of
+from litebert.tasks.own.layouts import open_table
 
 PAIR_COLUMNS = (
     ("sentence1", "sentence2", "score"),

@@ -33,7 +33,7 @@ from litebert.errors import (
 COMPRESSIONS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
-TAGGED = (".conll", ".bio", ".iob")
+TAGGED = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 TEXTS = (".txt", *JSON_LINES, ".parquet")
 TABLES = (*DELIMITED, *JSON_LINES, ".json", ".parquet", *TAGGED)
 

@@ -1,4 +1,4 @@
-"""Rows of files: delimited (.csv, .tsv), JSON, Parquet, and words with tags (.conll).
+"""Rows of files: delimited (.csv, .tsv) and JSON.
 
 A `scan_*` function yields each row with its number: a mapping of columns to values, or
 the error for a row that is not valid, so that callers decide whether one bad row makes
@@ -25,9 +25,6 @@ Quoting = Literal["none", "doubled", "escaped"]
 
 # the most characters in a cell; csv's default limit is far too low for a long document
 MAX_CELL = 1 << 24
-# the most words in a sentence; if no blank line comes in so many, the file is of
-# another kind
-MAX_WORDS = 10_000
 NO_DELIMITER = "\x1f"
 _DELIMITERS = {
     ",": "commas",
@@ -47,9 +44,10 @@ class Dialect:
     """The delimiter of cells, and how a cell that contains it is quoted."""
 
     delimiter: str
-    quoting: Quoting
+    quoting: Quoting = "none"
     # the columns of numbers with decimal commas, which are read as points
     decimals: tuple[int, ...] = ()
+    num_skipped: int = 0  # lines before the first row, such as Excel's sep=;
 
     def rows(
         self, lines: Iterable[str]
@@ -94,60 +92,74 @@ class Dialect:
 
     def __str__(self) -> str:
         quotes = "" if self.quoting != "none" else ", quotes are literal"
-        return (
-            f"{_DELIMITERS[self.delimiter]} between"
-            f" cells{quotes}{', decimal commas' * bool(self.decimals)}"
-        )
+        decimals = ", decimal commas" if self.decimals else ""
+        mark = _DELIMITERS.get(self.delimiter, f"{self.delimiter!r}")
+        return f"{mark} between cells{quotes}{decimals}"
 
 
 def scan_delimited(
     source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool
 ) -> Iterator[Scanned]:
-    """Yield each row after the header, with the line that it begins on."""
-    rows = dialect.rows(line for _, line in read_lines(source))
-    for number, _, cells in islice(rows, int(has_header), None):
+    """Yield each row after the header, with the line that it begins on.
+
+    Cells for which the header has no name may be missing, and a row may end with empty
+    cells too many.
+    """
+    num_named = len(columns)
+    while has_header and num_named and columns[num_named - 1] == str(num_named):
+        num_named -= 1
+    lines = islice(read_lines(source), dialect.num_skipped, None)
+    rows = dialect.rows(line for _, line in lines)
+    for place, _, cells in islice(rows, int(has_header), None):
+        number = place + dialect.num_skipped
         if isinstance(cells, csv.Error):
-            reason = (
-                "a quote is opened and never closed"
-                if "end of data" in str(cells)
-                else cells
-            )
-            what = f"{source.place(number)}: the cells cannot be separated"
-            yield (
-                number,
-                LitebertError(
-                    "LB-845",
-                    what,
-                    received=reason,
-                    next="correct this line, or write .jsonl",
-                ),
-            )
+            yield number, _no_cells(source.place(number), cells)
             continue
         if not cells or not (len(columns) == 1 or any(cells)):
             continue
-        received = " | ".join(cells)
+        if len(cells) >= num_named and not any(cells[len(columns) :]):
+            num_lacking = max(0, len(columns) - len(cells))
+            cells = cells[: len(columns)] + [""] * num_lacking
         if len(cells) != len(columns):
-            what = f"{source.place(number)}: {len(cells)} cells, not {len(columns)}"
-            expected = f"a cell for each of {', '.join(columns)}"
-            advice = "quote cells that contain the delimiter"
-            yield (
-                number,
-                LitebertError(
-                    "LB-843", what, received=received, expected=expected, next=advice
-                ),
-            )
-        elif "\0" in received:
-            what = f"{source.place(number)}: a NUL byte"
-            expected = "text; a NUL in every other place means UTF-16"
-            advice = f"tr -d '\\0' < {quote(source.name)} > cleaned{source.kind}"
-            yield (
-                number,
-                LitebertError(
-                    "LB-844", what, received=received, expected=expected, next=advice
-                ),
-            )
+            yield number, _wrong_width(source.place(number), cells, columns)
+        elif any("\0" in cell for cell in cells):
+            yield number, _has_nul(source, number, cells)
         else:
             yield number, dict(zip(columns, cells, strict=True))
+
+
+def _no_cells(place: str, error: csv.Error) -> LitebertError:
+    reason = str(error)
+    if "end of data" in reason:
+        reason = "a quote is opened and never closed"
+    return LitebertError(
+        "LB-845",
+        f"{place}: the cells cannot be separated",
+        received=reason,
+        next="correct this line, or write .jsonl",
+    )
+
+
+def _wrong_width(
+    place: str, cells: Sequence[str], columns: Sequence[str]
+) -> LitebertError:
+    return LitebertError(
+        "LB-843",
+        f"{place}: {len(cells)} cells, not {len(columns)}",
+        received=" | ".join(cells),
+        expected=f"a cell for each of {', '.join(columns)}",
+        next="quote cells that contain the delimiter",
+    )
+
+
+def _has_nul(source: Source, number: int, cells: Sequence[str]) -> LitebertError:
+    return LitebertError(
+        "LB-844",
+        f"{source.place(number)}: a NUL byte",
+        received=" | ".join(cells),
+        expected="text; a NUL in every other place means UTF-16",
+        next=f"tr -d '\\0' < {quote(source.name)} > cleaned{source.kind}",
+    )
 
 
 # ---- JSON ----------------------------------------------------------------------------
@@ -270,73 +282,3 @@ def require_distinct(
         raise LitebertError(
             "LB-842", what, received=", ".join(twice), expected=expected, next=advice
         )
-
-
-# ---- words with tags -----------------------------------------------------------------
-
-
-def scan_tagged(source: Source) -> Iterator[Scanned]:
-    """Yield each sentence of a .conll, .bio or .iob file as a row with `tokens` and
-    `tags`, numbered by its first line.
-
-    A line has a word first and its tag last, with anything in between; files without
-    labels may have only words. Blank lines separate sentences. Document marks
-    (-DOCSTART-) and comments (# …, # key = value) are skipped; a line whose word begins
-    with # has as many cells as other lines.
-    """
-    # cells in the first line with words, and so in all
-    width = 0
-    sentence = list[tuple[int, list[str]]]()
-    # a blank line ends the last sentence, too
-    for number, line in chain(read_lines(source), [(0, "")]):
-        cells = line.split("\t") if "\t" in line else line.split()
-        # of any number of cells
-        is_note = line.startswith("# ") and (not width or "\t" in line or " = " in line)
-        if cells and (
-            cells[0] == "-DOCSTART-"
-            or (cells[0][:1] == "#" and (is_note or len(cells) != (width or 2)))
-        ):
-            continue
-        if any(cells):
-            width = width or len(cells)
-            # keep no more of a sentence that does not end
-            if len(sentence) <= MAX_WORDS:
-                sentence.append((number, cells))
-        if any(cells) or not sentence:
-            continue
-        first, _ = sentence[0]
-        odd = next(
-            (
-                (at, cells)
-                for at, cells in sentence
-                if len(cells) != width or not all(cells)
-            ),
-            None,
-        )
-        if odd:
-            what = f"{source.place(odd[0])}: {len(odd[1])} cells, not {width}"
-            received = " | ".join(odd[1])
-            expected = "as many as the first line has"
-            advice = "correct this line: the word first, its tag last"
-            yield (
-                first,
-                LitebertError(
-                    "LB-843", what, received=received, expected=expected, next=advice
-                ),
-            )
-        elif len(sentence) > MAX_WORDS:
-            what = f"{source.place(sentence[-1][0])}: the sentence does not end"
-            received = f"{MAX_WORDS:,} words without a blank line"
-            advice = (
-                "add blank lines between sentences; if this is a table with a header,"
-                " name it .tsv"
-            )
-            yield first, LitebertError("LB-849", what, received=received, next=advice)
-        else:
-            row = {"tokens": [cells[0] for _, cells in sentence]}
-            yield (
-                first,
-                row
-                | ({"tags": [cells[-1] for _, cells in sentence]} if width > 1 else {}),
-            )
-        sentence = []

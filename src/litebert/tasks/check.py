@@ -14,12 +14,8 @@ import numpy as np
 from litebert.errors import LitebertError, RequestError, format_count
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
-from litebert.tasks.own.table import (
-    MISSING,
-    TableFile,
-    chosen_columns,
-    open_table,
-)
+from litebert.tasks.own.cells import MISSING, NO_LABEL
+from litebert.tasks.own.table import TableFile
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, UnknownPieces
 
@@ -51,8 +47,8 @@ ADVICE: Advice = {
     "doubtful label": (
         "warning",
         (
-            "if it differs from another only in case, or means that there is none,"
-            " correct it"
+            "if it differs from another only in case, correct it; if it means that there"
+            " is none: data.missing_labels=skip"
         ),
     ),
     "rare label": ("warning", "too few to learn from: add examples, or merge labels"),
@@ -147,15 +143,16 @@ def check_files(
     training becomes a finding of severity error, one for each row where possible;
     errors in the request itself are raised.
     """
-    from litebert.tasks.own.dataset import settle
+    from litebert.tasks.own.dataset import Choices, settle
 
     check = _Check(tokenizer, max_length)
     try:
-        table = open_table(train, has_header=chosen_columns(columns).has_header)
+        choices = Choices(columns, problem)
+        table = choices.open(train)
         check.notes = [f"{train}: {table.writing}"]
         # errors in the other rows are found below
         good = partial(_Check(None, max_length).usable_rows, table)
-        reading, check.notes = settle(replace(table, scan=good), columns, problem)
+        reading, check.notes = settle(replace(table, scan=good), choices)
     except RequestError:
         raise
     except LitebertError as error:
@@ -366,7 +363,7 @@ class _Check:
         ):
             if len(parts := labels_in(label, label)) > 1 and labels.keys() >= {*parts}:
                 self.found.add("joined labels", name, label, times=count)
-            if cases[label.casefold()] > 1 or label.lower() in MISSING:
+            if cases[label.casefold()] > 1 or label.lower() in (*MISSING, *NO_LABEL):
                 self.found.add("doubtful label", name, label, times=count)
             if count < RARE:
                 self.found.add("rare label", name, f"{label}: {count}")

@@ -24,15 +24,10 @@ from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import NEVER, Feature, Output, Scoring, frame_ids
 from litebert.tasks.kinds.text import CLASSIFIER, Scores
+from litebert.tasks.own.cells import label_of, list_of
+from litebert.tasks.own.columns import CHOSEN, Columns, Role
+from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.rows import RowReading, TrainingRows, sort_labels
-from litebert.tasks.own.table import (
-    CHOSEN,
-    ColumnGuess,
-    Columns,
-    Role,
-    label_of,
-    list_of,
-)
 from litebert.tokenizer import Tokenizer
 
 # official preprocessing turns a full-width underscore into _, too

@@ -7,6 +7,8 @@ task, the official threshold.
 
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, format_count
 from litebert.metrics import (
     exact_and_f1,
     squad1_measures,
@@ -34,15 +36,10 @@ from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import NEVER, Family, Feature, Output
+from litebert.tasks.own.cells import list_of, number_of, text_of
+from litebert.tasks.own.columns import Columns, Role
+from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.rows import RowReading, TrainingRows
-from litebert.tasks.own.table import (
-    ColumnGuess,
-    Columns,
-    Role,
-    list_of,
-    number_of,
-    text_of,
-)
 from litebert.tokenizer import Tokenizer
 
 Candidates: TypeAlias = NDArray[np.float32]
@@ -808,8 +805,13 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         if not guess.usual("question") or not guess.usual("context"):
             return False
         answers = guess.usual("answers")
-        has_starts = bool(answers) and "answer_start" in str(guess.cells(answers[0]))
-        return bool(guess.usual("start")) or has_starts
+        if not answers or guess.usual("start"):
+            return bool(guess.usual("start"))
+        cells = guess.cells(answers[0])
+        if "answer_start" in str(cells):
+            return True
+        contexts = guess.cells(guess.usual("context")[0])
+        return _stand_in(cells, contexts)
 
     @classmethod
     def guess(cls, guess: ColumnGuess) -> None:
@@ -820,16 +822,29 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
 
     @classmethod
     def settle(cls, training: TrainingRows) -> tuple[Self, str]:
-        num_empty = 0
+        counts = Counter[str]()
+        reading = cls(training.columns, "question-answering")
         for row in training.rows():
-            num_empty += not _answers(row, training.columns)
-        labels: tuple[str, ...] = ()
-        note = "all are answered"
+            answers = _answers(row, training.columns)
+            counts["without an answer"] += not answers
+            context = text_of(training.columns.cell(row, "context")) or ""
+            for text, start in answers:
+                counts[locate_answer(context, text, start).doubt] += 1
+        note = "questions; all are answered"
+        num_empty = counts["without an answer"]
         if num_empty:
-            labels = ("unanswerable",)
-            note = f"{num_empty:,} without an answer"
-        reading = cls(training.columns, "question-answering", labels)
-        return reading, f"questions; {note}"
+            reading = cls(training.columns, "question-answering", ("unanswerable",))
+            note = f"questions; {num_empty:,} without an answer"
+        if counts[SEVERAL_PLACES]:
+            number = format_count(counts[SEVERAL_PLACES], "answer")
+            note += (
+                f"; warning: {number} without a start in several places of the context:"
+                " the first is taken"
+            )
+        if counts[ELSEWHERE]:
+            number = format_count(counts[ELSEWHERE], "answer")
+            note += f"; {number} not where the start says: found by the text"
+        return reading, note
 
     @cached_property
     def family(self) -> SpanAnswering:
@@ -844,10 +859,13 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         question, context = (
             self.text(row, role, place) for role in ("question", "context")
         )
-        answers = gold_answers(
-            context, _answers(row, self.columns) if is_labelled else (), place
-        )
-        return SpanExample(id, question, context, answers if is_labelled else None)
+        if not is_labelled:
+            return SpanExample(id, question, context, None)
+        located = list[tuple[str, float | None]]()
+        for text, start in _answers(row, self.columns):
+            located.append((text, locate_answer(context, text, start).start))
+        answers = gold_answers(context, located, place)
+        return SpanExample(id, question, context, answers)
 
     def lacks_label(self, _: Row) -> bool:
         """Return False: a question without an answer is labelled as unanswerable."""
@@ -855,6 +873,60 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
 
     def group(self, example: SpanExample) -> tuple[str, str]:
         return example.context, str(example.is_impossible)
+
+
+def _stand_in(answers: Sequence[object], contexts: Sequence[object]) -> bool:
+    """Return whether more than two different answers stand in their contexts, and
+    nearly all do.
+    """
+    pairs = zip(map(text_of, answers), map(text_of, contexts), strict=True)
+    filled = [(text, context) for text, context in pairs if text and context]
+    standing = [text for text, context in filled if text in context]
+    return len(set(standing)) > 2 and len(standing) >= 0.9 * len(filled)
+
+
+ELSEWHERE = "elsewhere"
+SEVERAL_PLACES = "several places"
+
+
+class Located(NamedTuple):
+    """Where an answer of a user's own begins in its context, and what is doubtful about
+    it: "" or one of the two names above. An answer that is not there keeps its start.
+    """
+
+    start: float | None
+    doubt: str = ""
+
+
+def locate_answer(context: str, text: str, start: float | None) -> Located:
+    """Find an answer in its context: where its start says, or else by its text.
+
+    Programs that count in units of UTF-16, in bytes or with other line ends give starts
+    that are not ours; then the nearest place counts that is a whole word, if there is
+    one. Without a start, the first such place counts.
+
+    >>> locate_answer("The 40 rooms cost 4 euros.", "4", None)
+    Located(start=18, doubt='')
+    """
+    is_there = start is not None and start >= 0 and context.startswith(text, int(start))
+    if is_there or not text.strip():
+        return Located(start)
+    word = re.escape(text)
+    places = [match.start() for match in re.finditer(rf"(?<!\w){word}(?!\w)", context)]
+    if not places:  # a part of a word, or of a text without spaces
+        places = [match.start() for match in re.finditer(word, context)]
+    if not places:
+        return Located(start)
+    if start is None:
+        doubt = SEVERAL_PLACES if len(places) > 1 else ""
+        return Located(places[0], doubt)
+    # the same place in the units of other programs: UTF-16 and UTF-8
+    starts = [start]
+    for place in places:
+        before = context[:place]
+        if start in (len(before.encode("utf-16-le")) // 2, len(before.encode())):
+            starts = [place]
+    return Located(min(places, key=lambda place: abs(place - starts[0])), ELSEWHERE)
 
 
 def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:

@@ -23,6 +23,9 @@ from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Family, Feature, Output
 from litebert.tasks.kinds.text import CLASSIFIER
+from litebert.tasks.own.cells import has_list, label_of, text_of
+from litebert.tasks.own.columns import Role
+from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.rows import (
     RowReading,
     TrainingRows,
@@ -31,7 +34,6 @@ from litebert.tasks.own.rows import (
     require_labels,
     sort_labels,
 )
-from litebert.tasks.own.table import ColumnGuess, Role, has_list, label_of, text_of
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
@@ -259,7 +261,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     """
 
     what: ClassVar[str] = "words"
-    roles: ClassVar[tuple[Role, ...]] = ("tokens", "tags", "id")
+    roles: ClassVar[tuple[Role, ...]] = ("tokens", "tags", "sentence", "id")
     learned: ClassVar[tuple[Role, ...]] = ("tags",)
 
     @classmethod
@@ -271,7 +273,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
 
     @classmethod
     def guess(cls, guess: ColumnGuess) -> None:
-        guess.find_usual(cls.roles)
+        guess.find_usual(("tokens", "tags", "id"))
         if not guess.found["tokens"]:
             guess.require_one("tokens", [])
 

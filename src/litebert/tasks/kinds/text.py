@@ -29,6 +29,17 @@ from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import Activation, Feature, Output, Scoring
+from litebert.tasks.own.cells import (
+    MISSING,
+    NO_LABEL,
+    are_labels,
+    list_of,
+    mark_of,
+    number_of,
+)
+from litebert.tasks.own.cells import label_of as label_in
+from litebert.tasks.own.columns import PAIRS, Role
+from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.rows import (
     RowReading,
     TrainingRows,
@@ -37,17 +48,6 @@ from litebert.tasks.own.rows import (
     require_labels,
     sort_labels,
 )
-from litebert.tasks.own.table import (
-    MISSING,
-    PAIRS,
-    ColumnGuess,
-    Role,
-    are_labels,
-    list_of,
-    mark_of,
-    number_of,
-)
-from litebert.tasks.own.table import label_of as label_in
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
@@ -563,10 +563,20 @@ class TextRows(RowReading[TextExample, Scores]):
             cells = [row.get(name)] if members is None else members
             labels = (label_in(cell) for cell in cells)
             counts.update(label for label in labels if label is not None)
+        doubtful = [label for label in single if label.lower() in NO_LABEL]
+        doubtful = [label for label in doubtful if label not in training.labels]
+        if training.skips_unlabelled:
+            for label in doubtful:
+                del single[label]
         column = LabelColumn(training.file, name, single, listed)
         problem = training.problem or column.kind
         kind: type[TextClassification] = TASK_KINDS[problem]
         names, note = kind.settle_labels(column, training.labels)
+        for label in sorted({*doubtful} & {*names}):
+            note += (
+                f"; warning: {label} may mean that there is no label:"
+                " data.missing_labels=skip leaves such rows out"
+            )
         return cls(training.columns, problem, names), note
 
     @classmethod
@@ -623,9 +633,11 @@ class TextRows(RowReading[TextExample, Scores]):
 
     @cached_property
     def _missing(self) -> tuple[str, ...]:
-        """The words for a missing value, if the labels are numbers."""
+        """The words that say that there is no label, none of which is one."""
         has_numbers = self.kind.is_number or are_numbers(self.labels)
-        return MISSING if has_numbers else ()
+        words = (*NO_LABEL, *MISSING) if has_numbers else NO_LABEL
+        labels = {label.lower() for label in self.labels}
+        return tuple(word for word in words if word not in labels)
 
 
 def _usual_pair(guess: ColumnGuess) -> tuple[str, str] | None:

@@ -19,7 +19,8 @@ from litebert.reading.source import find_files, read_lines
 from litebert.reading.tables import Dialect, scan_delimited
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
-from litebert.tasks.own.table import number_of, open_table
+from litebert.tasks.own.cells import number_of
+from litebert.tasks.own.layouts import open_table
 
 # The tasks
 #

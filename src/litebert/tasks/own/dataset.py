@@ -9,8 +9,8 @@ from all rows. How a kind of task reads rows is part of the kind (`Family.readin
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -25,16 +25,14 @@ from litebert.errors import LitebertError, format_count, no_such_name
 from litebert.files import hash_file
 from litebert.plugins import LOADING, TASK_KINDS
 from litebert.reading.source import TABLES, find_input
+from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.kinds.text import TextRows
+from litebert.tasks.own.cells import have_words, split_of
+from litebert.tasks.own.columns import Columns, chosen_columns, pair_flags
+from litebert.tasks.own.layouts import PLAIN, open_table
 from litebert.tasks.own.rows import RowReading, TrainingRows, guess_columns
-from litebert.tasks.own.table import (
-    TableFile,
-    chosen_columns,
-    have_words,
-    open_table,
-    pair_flags,
-)
+from litebert.tasks.own.table import TableFile
 
 
 def problems() -> dict[str, type[RowReading[Any, Any]]]:
@@ -60,59 +58,125 @@ def reading_of(problem: str) -> type[RowReading[Any, Any]]:
     return readings[problem]
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What the user said about the files; everything else is guessed."""
+
+    columns: Sequence[str] = ()  # assignments such as text=review or header=no
+    problem: str | None = None
+    labels: tuple[str, ...] = ()  # in an order of the user's
+    skips_unlabelled: bool = False
+
+    def open(self, path: Path) -> TableFile:
+        """Open a training file."""
+        chosen = chosen_columns(self.columns)
+        return open_table(path, has_header=chosen.has_header, sentence=chosen.sentence)
+
+
 def settle(
-    table: TableFile,
-    columns: Sequence[str],
-    problem: str | None,
-    labels: tuple[str, ...] = (),
+    table: TableFile, choices: Choices
 ) -> tuple[RowReading[Any, Any], list[str]]:
     """Read a training table once to settle how its rows become examples; the notes list
     what was guessed.
     """
-    chosen = chosen_columns(columns, table.columns)
+    chosen = chosen_columns(choices.columns, table.columns)
     sample = table.sample()
     file = table.source.name
     candidates = list(dict.fromkeys(problems().values()))
-    if problem is not None:
-        candidates = [reading_of(problem)]
-    kind, found = guess_columns(table.columns, sample, chosen, candidates, TextRows)
-    if not found.all(kind.learned[0]):
-        raise LitebertError(
-            "LB-861",
-            f"{file} has no column of labels",
-            received=f"columns {', '.join(table.columns)}",
-            next=(
-                f"--column {kind.learned[0]}=NAME; numbers have no units and no"
-                " commas: 1234.5"
-            ),
-        )
+    if choices.problem is not None:
+        candidates = [reading_of(choices.problem)]
+    names = [name for name in table.columns if name not in table.spare]
+    kind, columns = guess_columns(names, sample, chosen, candidates, TextRows)
+    _require_labels(table, kind, columns)
     if table.has_header is False:  # then other files have none either
-        found = replace(found, has_header=False)
+        columns = replace(columns, has_header=False)
+    splits = _count_splits(table, columns)
+    if columns.all("split") and not chosen.all("split") and not _divide(splits):
+        columns = columns.without("split")
 
-    def rows() -> Any:
+    def rows() -> Iterator[Row]:
         return (row for _, row in table.rows())
 
-    reading, about = kind.settle(TrainingRows(file, rows, found, problem, labels))
-    taken = {*chain.from_iterable(found.names.values())}
-    unused = [name for name in table.columns if name not in taken]
-    not_used = f"; not used: {', '.join(unused)}" if unused else ""
+    training = TrainingRows(
+        file, rows, columns, choices.problem, choices.labels, choices.skips_unlabelled
+    )
+    reading, about = kind.settle(training)
     notes = [
         f"{file}: {table.writing}",
-        f"columns: {' '.join(found.words())}{not_used}",
+        f"columns: {' '.join(columns.words())}{_not_used(table, columns)}",
         f"problem: {reading.problem}; {about}",
     ]
-    # A column that is not read although it looks like the other half of a pair
-    text = found.all("text")
-    worded = [name for name in unused if have_words([row.get(name) for row in sample])]
-    if text and worded and not chosen.all("text") and not found.all("second"):
-        pair = pair_flags(
-            [name for name in table.columns if name in (*text, worded[0])]
-        )
-        notes.append(
-            f"warning: not used, though it looks like text: {', '.join(worded)}; for"
-            f" pairs: {pair}"
-        )
+    if columns.all("split"):
+        counts = ", ".join(f"{name} {number:,}" for name, number in splits.items())
+        notes.append(f"rows by column {columns.all('split')[0]}: {counts}")
+    warning = _half_of_pair(table, columns, chosen, sample)
+    if warning:
+        notes.append(warning)
     return reading, notes
+
+
+def _require_labels(
+    table: TableFile, kind: type[RowReading[Any, Any]], columns: Columns
+) -> None:
+    role = kind.learned[0]
+    if not columns.all(role):
+        raise LitebertError(
+            "LB-861",
+            f"{table.source.name} has no column of labels",
+            received=f"columns {', '.join(table.columns)}",
+            next=(f"--column {role}=NAME; numbers have no units and no commas: 1234.5"),
+        )
+
+
+def _not_used(table: TableFile, columns: Columns) -> str:
+    unused = _unused(table, columns)
+    return f"; not used: {', '.join(unused)}" if unused else ""
+
+
+def _unused(table: TableFile, columns: Columns) -> list[str]:
+    """Return the columns without a role that somebody may miss."""
+    used = {*table.spare, *chain.from_iterable(columns.names.values())}
+    return [name for name in table.columns if name not in used]
+
+
+def _half_of_pair(
+    table: TableFile, columns: Columns, chosen: Columns, sample: Sequence[Row]
+) -> str | None:
+    """Return a warning of a column that is not read although it looks like the other
+    half of a pair of texts.
+    """
+    text = columns.all("text")
+    if not text or chosen.all("text") or columns.all("second"):
+        return None
+    unused = _unused(table, columns)
+    worded = [name for name in unused if have_words([row.get(name) for row in sample])]
+    if not worded:
+        return None
+    pair = [name for name in table.columns if name in (*text, worded[0])]
+    return (
+        f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs:"
+        f" {pair_flags(pair)}"
+    )
+
+
+# ---- the split column ----------------------------------------------------------------
+
+
+def _count_splits(table: TableFile, columns: Columns) -> Counter[str]:
+    """Count the rows of each split that a column names; "other" are of none."""
+    counts = Counter[str]()
+    if columns.all("split"):
+        for _, row in table.rows():
+            counts[split_of(columns.cell(row, "split")) or "other"] += 1
+    return counts
+
+
+def _divide(splits: Counter[str]) -> bool:
+    """Return whether rows are divided into some to train on and others."""
+    return splits["train"] > 0 and len(splits) > 1 and "other" not in splits
+
+
+# ---- the data set --------------------------------------------------------------------
 
 
 def table_dataset(
@@ -128,121 +192,186 @@ def table_dataset(
 ) -> Dataset[Any, Any]:
     """Set up a data set from files, reading `train` once for its labels.
 
-    `columns` are assignments such as text=review or header=no, `labels` the labels in
-    an order of the user's; everything else is guessed. With `settled`, as a run
-    recorded it, nothing is, `columns` replace some of its columns, and `train` may be
-    gone. Without `dev`, the share `held_out` of `train`
-    is evaluated on, the same share of each label. These rows are chosen by a hash of
-    their texts, so that equal ones stay together and the order of rows does not matter.
-    With `skips_unlabelled`, rows without a label are omitted and counted in the notes.
-    For any other file, `read` returns all rows: with labels as "train" or "dev",
-    without as "test".
+    With `settled`, as a run recorded it, nothing is guessed, `columns` replace some of
+    its columns, and `train` may be gone. What is evaluated on: `dev`; or the rows that
+    a column of `train` names; or the share `held_out` of `train`, the same share of
+    each label. These rows are chosen by a hash of their texts, so that equal ones stay
+    together and the order of rows does not matter. With `skips_unlabelled`, rows
+    without a label are omitted and counted in the notes. For any other file, `read`
+    returns all rows: with labels as "train" or "dev", without as "test".
     """
     notes = list[str]()
     if settled:
         kind = reading_of(settled["problem"])
         chosen = chosen_columns((*settled["columns"], *columns))
-        reading = kind(chosen, settled["problem"], tuple(settled["labels"]))
+        reading = kind(
+            chosen,
+            settled["problem"],
+            tuple(settled["labels"]),
+            settled.get("splitting", ""),
+        )
+        trained_on = settled.get("train_hash")
+        recorded = list(settled["columns"])
     else:
-        reading, notes = settle(
-            open_table(train, has_header=chosen_columns(columns).has_header),
-            columns,
-            problem,
-            labels,
-        )
-        notes.append(
-            "evaluated on:"
-            f" {dev or f'about {held_out * 100:g} % of the rows; equal texts stay together'}"
-        )
-        for path in filter(None, (train, dev) if skips_unlabelled else ()):
-            number = sum(
-                reading.lacks_label(row)
-                for _, row in reading.open(path, is_labelled=True).rows()
-            )
-            notes.append(
-                f"{path.name}: omitted {format_count(number, 'row')} without a label"
-            )
-        settled = {
-            "columns": list(reading.columns.words()),
-            "problem": reading.problem,
-            "labels": list(reading.labels),
-        }
-        settled |= {"train_hash": _hash(train)}
-    trained_on = settled.get("train_hash")
-    words = list(reading.columns.words())
-    has_other_columns = words != settled["columns"]
+        choices = Choices(columns, problem, labels, skips_unlabelled)
+        reading, notes = settle(choices.open(train), choices)
+        trained_on = _hash(train)
+        recorded = list(reading.columns.words())
+    files = OwnFiles(
+        reading,
+        train,
+        dev,
+        held_out,
+        skips_unlabelled,
+        trained_on,
+        has_other_columns=recorded != list(reading.columns.words()),
+    )
+    if not settled:
+        notes.append(f"evaluated on: {files.evaluated_on}")
+        notes.extend(files.omissions())
+    family = reading.family
+    return Dataset(
+        "table",
+        family,
+        files.read,
+        family.key_measure,
+        partial(answer_table, family),
+        notes=tuple(notes),
+        train=train,
+        settled=files.record(),
+    )
 
-    def read(path: Path, split: str) -> list[Any]:
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """A user's own files, and which of their rows belong to a split."""
+
+    reading: RowReading[Any, Any]
+    train: Path
+    dev: Path | None
+    held_out: float
+    skips_unlabelled: bool
+    trained_on: str | None  # the hash of the training file
+    has_other_columns: bool  # than those that were trained on
+
+    @property
+    def evaluated_on(self) -> str:
+        """What is evaluated on, for a note."""
+        if self.dev is not None:
+            return str(self.dev)
+        if self.reading.columns.all("split"):
+            return "the rows that the column of the split names"
+        return f"about {self.held_out * 100:g} % of the rows; equal texts stay together"
+
+    def omissions(self) -> Iterator[str]:
+        """Yield a note on each file whose rows without a label are omitted."""
+        if not self.skips_unlabelled:
+            return
+        for path in (self.train, self.dev):
+            if path is None:
+                continue
+            table = self.reading.open(path, is_labelled=True)
+            number = sum(self.reading.lacks_label(row) for _, row in table.rows())
+            rows = format_count(number, "row")
+            yield f"{path.name}: omitted {rows} without a label"
+
+    def record(self) -> dict[str, Any]:
+        """Return what a run records, with which new files are read as these were."""
+        return {
+            "columns": list(self.reading.columns.words()),
+            "problem": self.reading.problem,
+            "labels": list(self.reading.labels),
+            "train_hash": self.trained_on,
+        } | ({"splitting": self.reading.splitting} if self.reading.splitting else {})
+
+    def read(self, path: Path, split: str) -> list[Any]:
         """Return the examples of a split: a part of the training file, or all of
         another file.
         """
         if split not in ("train", "dev", "test"):
-            advice = "--split dev for rows with labels, --split test for rows without"
             raise LitebertError(
-                "LB-867", f"your own files have no split {split}", next=advice
+                "LB-867",
+                f"your own files have no split {split}",
+                next="--split dev for rows with labels, --split test for rows without",
             )
+        is_train = split != "test" and _is_train(path, self.train, self.trained_on)
+        if is_train and split == "dev" and self.dev is not None:
+            return list(self._examples(self.dev, is_labelled=True))
         is_labelled = split != "test"
-        is_train = split != "test" and _is_train(path, train, trained_on)
-        table = reading.open(
-            dev if is_train and dev and split == "dev" else path,
-            is_labelled=is_labelled,
-        )
-        numbered = {
-            number: reading.example_of(table, number, row, is_labelled=is_labelled)
-            for number, row in table.rows()
-            if not (is_labelled and skips_unlabelled and reading.lacks_label(row))
-        }
-        examples = list(numbered.values())
-        # repeated ids: use row numbers instead
-        if len({example.id for example in examples}) < len(examples):
-            examples = [
-                replace(example, id=str(number)) for number, example in numbered.items()
-            ]
-        if not is_train or dev:
+        if not is_train:
+            return list(self._examples(path, is_labelled=is_labelled))
+        wanted = None
+        if self.reading.columns.all("split"):
+            wanted = self._splits_of(path, split)
+        examples = self._examples(path, is_labelled=True, splits=wanted)
+        if self.dev is not None or wanted is not None:
             return examples
-        if has_other_columns or trained_on not in (None, _hash(path)):
-            what = (
-                f"{path} or its columns are not as when trained on: rows held out now"
-                " may have been trained on"
-            )
-            raise LitebertError(
-                "LB-890",
-                what,
-                next="restore them; or give a file of new rows another name",
-            )
+        self._require_same(path)
         if len(examples) < 2:
-            what = (
-                f"{path} has {format_count(len(examples), 'row')} to learn from: one to"
-                " train on, one to hold out"
-            )
             raise LitebertError(
                 "LB-894",
-                what,
+                (
+                    f"{path} has {format_count(len(examples), 'row')} to learn from: one"
+                    " to train on, one to hold out"
+                ),
                 next="add rows, or give a file to evaluate on: --dev FILE",
             )
-        is_out = draw_held_out(
-            [reading.group(example) for example in examples], held_out
-        )
+        groups = [self.reading.group(example) for example in examples]
+        is_held_out = draw_held_out(groups, self.held_out)
         return [
             example
-            for example, out in zip(examples, is_out, strict=True)
-            if out == (split == "dev")
+            for example, is_out in zip(examples, is_held_out, strict=True)
+            if is_out == (split == "dev")
         ]
 
-    family = reading.family
-    said = tuple(notes)
-    write = partial(answer_table, family)
-    settled = {**settled, "columns": words}
-    return Dataset(
-        "table",
-        family,
-        read,
-        family.key_measure,
-        write,
-        notes=said,
-        train=train,
-        settled=settled,
-    )
+    def _splits_of(self, path: Path, split: str) -> tuple[str, ...]:
+        """Return the names of the rows of a split; without rows for development, the
+        test rows are evaluated on.
+        """
+        if split == "train":
+            return ("train",)
+        table = self.reading.open(path, is_labelled=True)
+        counts = _count_splits(table, self.reading.columns)
+        return ("dev",) if counts["dev"] else ("test",)
+
+    def _examples(
+        self, path: Path, *, is_labelled: bool, splits: Collection[str] | None = None
+    ) -> list[Any]:
+        reading = self.reading
+        table = reading.open(path, is_labelled=is_labelled)
+        skips_unlabelled = is_labelled and self.skips_unlabelled
+        numbers = list[int]()
+        examples = list[Any]()
+        for number, row in table.rows():
+            if skips_unlabelled and reading.lacks_label(row):
+                continue
+            named = split_of(reading.columns.cell(row, "split"))
+            if splits is not None and named not in splits:
+                continue
+            numbers.append(number)
+            examples.append(
+                reading.example_of(table, number, row, is_labelled=is_labelled)
+            )
+        if len({example.id for example in examples}) == len(examples):
+            return examples
+        # repeated ids: use row numbers instead
+        pairs = zip(numbers, examples, strict=True)
+        return [replace(example, id=str(number)) for number, example in pairs]
+
+    def _require_same(self, path: Path) -> None:
+        """Check that the training file is as it was, so that the same rows are held
+        out.
+        """
+        is_changed = self.trained_on not in (None, _hash(path))
+        if self.has_other_columns or is_changed:
+            raise LitebertError(
+                "LB-890",
+                (
+                    f"{path} or its columns are not as when trained on: rows held out"
+                    " now may have been trained on"
+                ),
+                next="restore them; or give a file of new rows another name",
+            )
 
 
 def _is_train(path: Path, train: Path, trained_on: str | None) -> bool:
@@ -250,7 +379,7 @@ def _is_train(path: Path, train: Path, trained_on: str | None) -> bool:
 
 
 def _hash(path: Path) -> str:
-    return hash_file(Path(find_input(str(path), TABLES).location))
+    return hash_file(Path(find_input(str(path), (*TABLES, *PLAIN)).location))
 
 
 def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:

@@ -15,18 +15,17 @@ from typing import Any, ClassVar, Generic, Self
 from litebert.errors import LitebertError, did_you_mean
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Example, Family
-from litebert.tasks.own.table import (
-    ColumnGuess,
-    Columns,
-    Names,
-    Role,
-    TableFile,
+from litebert.tasks.own.cells import (
     label_of,
     list_of,
+    name_of,
     number_of,
-    open_table,
     text_of,
 )
+from litebert.tasks.own.columns import OF_ALL_KINDS, Columns, Names, Role
+from litebert.tasks.own.guess import ColumnGuess
+from litebert.tasks.own.layouts import open_table
+from litebert.tasks.own.table import TableFile
 
 SEPARATORS = "|;,"  # between the labels of one cell, the likeliest first
 _SHOWN_LABELS = 20
@@ -43,6 +42,7 @@ class TrainingRows:
     columns: Columns
     problem: str | None = None  # the kind of task; None: it follows from the labels
     labels: tuple[str, ...] = ()  # in the user's order; (): sorted
+    skips_unlabelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class RowReading(ABC, Generic[Example, Answer]):
     columns: Columns
     problem: str
     labels: tuple[str, ...] = ()
+    splitting: str = ""
+    """How a text is divided into words, if its words have tags."""
     what: ClassVar[str]
     """What the rows are called in messages: texts, words, …"""
     roles: ClassVar[tuple[Role, ...]]
@@ -105,8 +107,14 @@ class RowReading(ABC, Generic[Example, Answer]):
         """Open a file with the same columns; columns of labels are required only with
         `is_labelled`.
         """
-        table = open_table(path, has_header=self.columns.has_header is not False)
-        optional = ("id",) if is_labelled else ("id", *self.learned)
+        table = open_table(
+            path,
+            has_header=self.columns.has_header is not False,
+            sentence=self.columns.sentence,
+        )
+        optional = ("id", "sentence", *OF_ALL_KINDS)
+        if not is_labelled:
+            optional += self.learned
         self.columns.require_in(table.columns, without=optional, where=f" in {path}")
         return table
 
@@ -116,7 +124,7 @@ class RowReading(ABC, Generic[Example, Answer]):
         """Turn a row of a table into an example; its id is in the id column or, without
         one, its number.
         """
-        id_ = label_of(self.columns.cell(row, "id")) or str(number)
+        id_ = name_of(self.columns.cell(row, "id")) or str(number)
         place = table.source.place(number)
         return self.example(id_, row, place, is_labelled=is_labelled)
 
@@ -135,8 +143,12 @@ class RowReading(ABC, Generic[Example, Answer]):
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The index of each label."""
-        return {label: number for number, label in enumerate(self.labels)}
+        """The index of each label, however it is spelt."""
+        numbers: dict[str, int] = {}
+        for number, label in enumerate(self.labels):
+            numbers[label] = number
+            numbers.setdefault(label_of(label) or label, number)
+        return numbers
 
     def number(self, label: str | None, place: str) -> int:
         """Return the index of a label."""
@@ -180,6 +192,7 @@ def in_order(
     labels: tuple[str, ...], order: tuple[str, ...], file: str
 ) -> tuple[str, ...]:
     """Return the labels of a file in the user's order, if there is one."""
+    order = tuple(label_of(label) or label for label in order)
     unknown = [label for label in labels if label not in order]
     if order and unknown:
         raise LitebertError(
@@ -244,7 +257,7 @@ def guess_columns(
     if len(readings) > 1:
         reading = _reading_of(guess, readings) or fallback
     for role in chosen.names:
-        if role not in reading.roles:
+        if role not in (*reading.roles, *OF_ALL_KINDS):
             roles = ", ".join(reading.roles)
             raise LitebertError(
                 "LB-841",
@@ -254,9 +267,11 @@ def guess_columns(
                 next="omit this choice; or name the problem: --problem NAME",
             )
     reading.guess(guess)
-    found: dict[Role, Names] = {
-        role: guess.found[role] for role in reading.roles if guess.found.get(role)
-    }
+    guess.find_split()
+    found: dict[Role, Names] = {}
+    for role in (*reading.roles, *OF_ALL_KINDS):
+        if guess.found.get(role):
+            found[role] = guess.found[role]
     return reading, Columns(found, chosen.has_header)
 
 

@@ -1,0 +1,179 @@
+"""The content of a cell of a table: a text, a label, a number, a mark or a list."""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from litebert.tokenizer.models import replace_surrogates
+
+# words for a missing value, in a column of numbers
+MISSING = ("nan", "na", "n/a", "null", "none")
+# what stands for "no label" among labels that are words: SNLI writes "-" where the
+# annotators disagreed; "none" and "na" may be labels
+NO_LABEL = ("-", "--", "–", "—", "?", "nan", "n/a", "#n/a", "null")
+
+# The content of a cell; None if it is empty
+
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+
+
+def text_of(value: object) -> str | None:
+    """Return a cell as text: 3.0 as 3, True as true, an empty cell and NaN as None."""
+    if isinstance(value, str):
+        return replace_surrogates(value) or None
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        value = int(value) if value.is_integer() else value
+    return str(value).lower() if isinstance(value, int | float) else None
+
+
+def name_of(value: object) -> str | None:
+    """Return a cell as a name: without surrounding white space, accents composed
+    (NFC).
+    """
+    return unicodedata.normalize("NFC", text_of(value) or "").strip() or None
+
+
+_WHOLE = re.compile(r"([+-]?\d{1,15})\.0+")
+_TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+
+
+def label_of(value: object) -> str | None:
+    """Return a cell as a label, which has one spelling whatever file it comes from.
+
+    A column of whole numbers in which some are missing is written with fractions by
+    many programs, and each has its own words for yes and no.
+
+    >>> label_of("1.0"), label_of(1), label_of("TRUE"), label_of(" good ")
+    ('1', '1', 'true', 'good')
+    """
+    name = name_of(value)
+    if name is None:
+        return None
+    whole = _WHOLE.fullmatch(name)
+    if whole:
+        return str(int(whole[1]))
+    return _TRUTH.get(name, name)
+
+
+def number_of(value: object) -> float | None:
+    """Return a cell as a number that is finite in float32, in which the network
+    computes.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    # Python reads 1_000 as a number; in data, it is none
+    if isinstance(value, str) and "_" in value:
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) < 3.4e38 else None  # false for NaN, too
+
+
+_MARKS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
+
+
+def mark_of(value: object) -> float | None:
+    """Return 1 if a cell says that a label is given, 0 if it does not (or is empty);
+    another value says neither.
+    """
+    mark = (label_of(value) or "0").lower()
+    return _MARKS.get(mark, number_of(mark))
+
+
+SPLITS = {
+    "train": ("train", "training", "trn"),
+    "dev": ("dev", "development", "val", "valid", "validation", "eval", "evaluation"),
+    "test": (
+        "test",
+        "testing",
+        "tst",
+        "publictest",
+        "privatetest",
+        "public",
+        "private",
+    ),
+}
+"""The usual names of what a row is used for."""
+
+
+def split_of(value: object) -> str | None:
+    """Return which split a cell names: train, dev, test, or None of them."""
+    name = (name_of(value) or "").lower()
+    for split, names in SPLITS.items():
+        if name in names:
+            return split
+    return None
+
+
+def list_of(value: object) -> list[object] | None:
+    """Return a cell as a list: from a list, or from text as JSON, Python or numpy write
+    one.
+    """
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    text = value.strip() if isinstance(value, str) else ""
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    try:
+        parsed = json.loads(text)
+        return parsed if isinstance(parsed, list) else None
+    except (ValueError, RecursionError):
+        inside = text[1:-1]
+    if "'" not in inside and '"' not in inside:  # bare words
+        return [word for word in re.split(r"[\s,]+", inside) if word]
+    if not re.fullmatch(r"[\s,]*", _QUOTED.sub("", inside)):
+        return None
+    return [
+        re.sub(r"\\(.)", r"\1", single or double)
+        for single, double in _QUOTED.findall(inside)
+    ]
+
+
+# What the cells of a column look like
+
+_TEXT_CHARACTERS = 10  # the mean length of texts, at least
+
+
+def strings_of(cells: Iterable[object]) -> list[str]:
+    """Return the texts among cells that are not numbers."""
+    values = (text_of(cell) for cell in cells if isinstance(cell, str))
+    return [value for value in values if value is not None and number_of(value) is None]
+
+
+def have_words(cells: Sequence[object]) -> bool:
+    """Return whether most cells have several words."""
+    values = strings_of(cells)
+    if not values or len(values) * 2 < len(cells):
+        return False
+    num_worded = sum(" " in value or not value.isascii() for value in values)
+    return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
+
+
+def are_labels(cells: Sequence[object]) -> bool:
+    """Return whether there are few distinct values, or fractions, or nothing but
+    lists.
+    """
+    labels = [label_of(cell) for cell in cells]
+    filled = [label for label in labels if label is not None]
+    if not filled:
+        return has_list(cells)
+    num_distinct = len(set(filled))
+    if num_distinct < 2:
+        return False
+    numbers = [number_of(label) for label in filled]
+    if any(number is None for number in numbers):
+        return num_distinct <= max(2, len(filled) // 2)
+    has_fractions = any(number and number % 1 for number in numbers)
+    return has_fractions or num_distinct * 2 <= len(filled)
+
+
+def has_list(cells: Sequence[object]) -> bool:
+    """Return whether any cell is a list, or a list written as text."""
+    return any(list_of(cell) is not None for cell in cells)

@@ -1,0 +1,166 @@
+"""The roles of the columns of a table: their usual names, and what users type."""
+
+import csv
+import io
+import shlex
+import tomllib
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TypeAlias
+
+from litebert.errors import RequestError, did_you_mean
+from litebert.plugins import TASK_KINDS
+from litebert.reading.tables import Row
+
+Role: TypeAlias = str
+Names: TypeAlias = tuple[str, ...]
+SYNONYMS = {"pair": "second"}  # other names of roles, which commands may use
+# the roles of all kinds of task: which rows are trained on
+OF_ALL_KINDS: tuple[Role, ...] = ("split",)
+# several columns can share these: one for each label or choice
+SEVERAL: tuple[Role, ...] = ("label", "choices")
+
+# The usual names of columns, without spaces and punctuation, the likeliest first:
+# names.toml
+_USUAL = tomllib.loads(
+    Path(__file__).with_name("names.toml").read_text(encoding="utf-8")
+)
+PAIRS: Sequence[Sequence[str]] = _USUAL["pairs"]
+NAMES: Mapping[Role, Sequence[str]] = _USUAL["roles"]
+# more names of the label column, if rows have choices
+CHOSEN: Sequence[str] = _USUAL["chosen"]
+KNOWN_NAMES = frozenset(
+    [*CHOSEN, *(name for names in (*NAMES.values(), *PAIRS) for name in names)]
+)
+
+
+def roles() -> tuple[Role, ...]:
+    """Return the roles that columns can have, of all kinds of task."""
+    names: dict[Role, None] = {}
+    for kind in TASK_KINDS.values():
+        if kind.reading is not None:
+            names.update(dict.fromkeys(kind.reading.roles))
+    return (*names, *OF_ALL_KINDS)
+
+
+def normalize_name(name: str) -> str:
+    """Return a column's name normalised for comparison: letters and digits, in lower
+    case.
+    """
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+# What users type: role=name
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of each role, usually one; `has_header` says whether the first line
+    has their names.
+    """
+
+    names: Mapping[Role, Names]
+    has_header: bool | None = None
+
+    def all(self, role: Role) -> Names:
+        """Return the columns that share a role."""
+        return self.names.get(role, ())
+
+    @property
+    def sentence(self) -> str | None:
+        """The column that tells sentences apart in a table with a word in each row."""
+        return next(iter(self.all("sentence")), None)
+
+    def cell(self, row: Row, role: Role) -> object:
+        """Return the cell of a role in a row, the first of several; None without
+        one.
+        """
+        return next((row.get(name) for name in self.all(role)), None)
+
+    def without(self, role: Role) -> "Columns":
+        """Return the columns of all other roles."""
+        names = {key: names for key, names in self.names.items() if key != role}
+        return Columns(names, self.has_header)
+
+    def words(self) -> Names:
+        """Return the assignments that a user would type for these columns."""
+        words = list[str]()
+        for role, names in self.names.items():
+            written = io.StringIO()
+            csv.writer(written, lineterminator="\n").writerow(names)
+            words.append(
+                f"{role}={written.getvalue()[:-1] if role in SEVERAL else names[0]}"
+            )
+        return (*words, "header=no") if self.has_header is False else tuple(words)
+
+    def require_in(
+        self, columns: Sequence[str], *, without: Collection[Role] = (), where: str = ""
+    ) -> None:
+        """Check that a table has the columns of all roles, except those in
+        `without`.
+        """
+        for role, name in (
+            (role, name) for role, names in self.names.items() for name in names
+        ):
+            if role not in without and name not in columns:
+                what = f"there is no column {name}{where}"
+                advice = did_you_mean(name, columns)
+                wanted = f"one of {', '.join(columns)}"
+                advice = f"--column {role}=NAME ({advice})"
+                raise RequestError(
+                    "LB-851",
+                    what,
+                    received=f"{role}={name}",
+                    expected=wanted,
+                    next=advice,
+                )
+
+
+HEADERS = {"header=yes": True, "header=no": False}
+
+
+def chosen_columns(
+    words: Iterable[str], columns: Sequence[str] | None = None
+) -> Columns:
+    """Read assignments as a user types them: role=name, role=name,name for several
+    columns, header=yes or header=no.
+
+    A name with a comma is in double quotes, unless `columns` or an earlier word have
+    it. Names must be in `columns`.
+    """
+    names = dict[Role, Names]()
+    has_header = None
+    composed = {unicodedata.normalize("NFC", name): name for name in columns or ()}
+    for word in words:
+        if word in HEADERS:
+            has_header = HEADERS[word]
+            continue
+        role, _, name = word.partition("=")
+        role = SYNONYMS.get(role, role)
+        name = composed.get(unicodedata.normalize("NFC", name), name)
+        if role not in roles() or not name:
+            raise RequestError(
+                "LB-850",
+                f"{word} does not say what a column is",
+                expected=f"ROLE=NAME, with a role of {', '.join(roles())}; or header=no",
+                next=f"--column text=NAME ({did_you_mean(role, roles())})",
+            )
+        is_one = role not in SEVERAL or name in (columns or names.get(role, ()))
+        names[role] = (
+            (name,)
+            if is_one
+            else tuple(dict.fromkeys(chain(*csv.reader(io.StringIO(name, newline="")))))
+        )
+    chosen = Columns(names, has_header)
+    if columns is not None:
+        chosen.require_in(columns)
+    return chosen
+
+
+def pair_flags(names: Sequence[str]) -> str:
+    """Return the flags that make two columns a pair of texts."""
+    pair = zip(("text", "second"), names, strict=True)
+    return " ".join(f"--column {shlex.quote(f'{part}={name}')}" for part, name in pair)

@@ -1,0 +1,216 @@
+"""How a delimited file is written: its delimiter, its quotes, its decimal commas, and
+whether its first row has the names of the columns.
+
+csv.Sniffer is not enough: it takes letters for delimiters if texts are long.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
+from statistics import fmean
+
+from litebert.reading import tables
+from litebert.reading.source import Source
+from litebert.reading.tables import Dialect, Quoting
+from litebert.tasks.own.cells import MISSING, name_of, number_of
+from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
+from litebert.tasks.own.table import TableFile
+
+
+def open_delimited(
+    source: Source, lines: Sequence[str], has_header: bool | None
+) -> TableFile:
+    """Determine how a delimited file is written, given its first lines.
+
+    Without a header, columns are called 1, 2, 3, …, and so is one without a name.
+    """
+    dialect = guess_dialect(lines, kind=source.kind)
+    # if no row is valid, reading it raises the reason
+    sample = _rows(dialect, lines) or [[""]]
+    if has_header is None:
+        has_header = guess_header(sample)
+    columns = list[str]()
+    for place, cell in enumerate(sample[0], 1):
+        name = name_of(cell) if has_header else None
+        columns.append(name or str(place))
+    tables.require_distinct(
+        columns,
+        f"{source.name}, line {1 + dialect.num_skipped}",
+        "a name for each column; or, if line 1 is a row: --column header=no",
+    )
+    header = "names in the first line" if has_header else "no header"
+    return TableFile(
+        source,
+        f"{dialect}, {header}",
+        tuple(columns),
+        partial(tables.scan_delimited, source, dialect, columns, has_header=has_header),
+        has_header,
+    )
+
+
+def _rows(dialect: Dialect, lines: Sequence[str]) -> list[list[str]]:
+    """Return the rows that can be read, without blank ones."""
+    rows = list[list[str]]()
+    for _, _, cells in dialect.rows(lines[dialect.num_skipped :]):
+        if isinstance(cells, list) and cells:
+            rows.append(cells)
+    return rows
+
+
+# ---- the dialect ---------------------------------------------------------------------
+
+_DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
+# the line with which Excel is told the delimiter
+_DECLARED = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_QUOTINGS: tuple[Quoting, ...] = ("doubled", "escaped", "none")
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """How well a dialect fits the first lines."""
+
+    dialect: Dialect
+    num_cells: int  # in the first row
+    has_known_name: bool  # in the first row
+    share: float  # of the lines, in rows as wide as the first one
+
+    @classmethod
+    def of(cls, dialect: Dialect, lines: Sequence[str]) -> "_Trial":
+        """Read the lines in a dialect."""
+        first = list[str]()
+        num_fitting = 0
+        for _, num_lines, cells in dialect.rows(lines):
+            if not isinstance(cells, list):
+                continue
+            first = first or cells
+            if len(cells) in (0, len(first)):
+                num_fitting += num_lines
+        names = map(normalize_name, first)
+        has_known_name = any(name in KNOWN_NAMES for name in names)
+        return cls(dialect, len(first), has_known_name, num_fitting / len(lines))
+
+
+def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
+    """Choose the dialect that best fits the first lines, given without line ends.
+
+    The suffix decides only which dialects are preferred: each one is tried, and of
+    those that divide the first row, one that finds a usual name in it wins, then the
+    one with which most lines have as many cells as the first. If none divides it, each
+    line is one cell.
+    """
+    declared = _DECLARED.fullmatch(lines[0].strip())
+    if declared:
+        dialects = [Dialect(declared[1], quoting) for quoting in _QUOTINGS]
+        body = lines[1:] or [""]
+    else:
+        dialects = _likely(lines, kind)
+        body = lines
+    trials = [_Trial.of(dialect, body) for dialect in dialects]
+    divided = [trial for trial in trials if trial.num_cells > 1]
+    if divided:
+        named = [trial for trial in divided if trial.has_known_name]
+        trials = named or divided
+    elif not declared:
+        whole = (Dialect(tables.NO_DELIMITER, "doubled"), Dialect(tables.NO_DELIMITER))
+        trials = [_Trial.of(dialect, body) for dialect in whole]
+    best = max(trials, key=lambda trial: trial.share).dialect
+    return replace(
+        best, decimals=tuple(_decimals(best, body)), num_skipped=len(lines) - len(body)
+    )
+
+
+def _likely(lines: Sequence[str], kind: str) -> list[Dialect]:
+    """Return the dialects to be tried, the likeliest first."""
+    # With tabs, quotes are rarely special: only if they enclose the first name, or are
+    # doubled in a quoted cell.
+    has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
+    delimiters = "\t,;|" if kind == ".tsv" else ",;\t|"
+    dialects = list[Dialect]()
+    for delimiter in delimiters:
+        quotings = _QUOTINGS
+        if delimiter == "\t" and not has_quoted_cells:
+            quotings = ("none", "doubled", "escaped")
+        dialects.extend(Dialect(delimiter, quoting) for quoting in quotings)
+    return dialects
+
+
+# a number that is whole or has a decimal comma
+_COMMA = re.compile(r"[+-]?\d+(,\d+)?").fullmatch
+# if all are like 12,345, the commas may separate thousands
+_THOUSANDS = re.compile(r"[+-]?(\d+|[1-9]\d{0,2},\d{3})").fullmatch
+
+
+def _decimals(dialect: Dialect, lines: Sequence[str]) -> Iterator[int]:
+    """Yield the places of columns that have numbers with decimal commas.
+
+    Between commas, such a number is in quotes; there, "1,5" may also be two labels, so
+    most cells must have a comma: rows often have one label.
+    """
+    may_be_lists = dialect.delimiter == ","
+    rows = _rows(dialect, lines)
+    for place, column in enumerate(zip_longest(*rows[1:], fillvalue="")):
+        cells = [cell.strip().lower() for cell in column]
+        numbers = [cell for cell in cells if cell not in ("", *MISSING)]
+        if not all(map(_COMMA, numbers)) or all(map(_THOUSANDS, numbers)):
+            continue
+        num_fractions = sum("," in number for number in numbers)
+        if not may_be_lists or num_fractions * 2 > len(numbers):
+            yield place
+
+
+# ---- the header ----------------------------------------------------------------------
+
+_NAME = re.compile(r"[\w .()/#-]{1,30}")
+
+
+def guess_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row has the names of the columns; empty cells of it say
+    nothing.
+    """
+    below = dict[str, list[str]]()
+    names = list[str]()
+    for place, cell in enumerate(rows[0]):
+        name = cell.strip()
+        if name:
+            names.append(name)
+            cells = [row[place].strip() for row in rows[1:] if place < len(row)]
+            below.setdefault(name, cells)
+    num_known = sum(normalize_name(name) in KNOWN_NAMES for name in names)
+    if num_known > 1:
+        return True
+    if any(_is_value(name, cells) for name, cells in below.items()):
+        return False
+    if num_known:
+        return True
+    if any(number_of(name) is not None for name in names):
+        return False
+    if any(_is_heading(name, cells) for name, cells in below.items()):
+        return True
+    # Distinct short words, and one of them has far longer cells below it
+    are_names = len(below) == len(names) and all(map(_NAME.fullmatch, names))
+    return are_names and any(map(_has_longer_cells, below.items()))
+
+
+def _is_value(name: str, cells: Sequence[str]) -> bool:
+    """Return whether a cell is one of the few values of its column."""
+    return name in cells and len(set(cells)) <= max(2, len(cells) // 2)
+
+
+def _is_heading(name: str, cells: Sequence[str]) -> bool:
+    """Return whether a cell differs from the others of its column, which are numbers or
+    a few repeated values.
+    """
+    filled = [cell for cell in cells if cell]
+    if not filled:
+        return False
+    if all(number_of(cell) is not None for cell in filled):
+        return True
+    are_repeated = len(filled) >= 4 and len(set(filled)) <= len(filled) // 2
+    return are_repeated and name not in filled
+
+
+def _has_longer_cells(column: tuple[str, Sequence[str]]) -> bool:
+    name, cells = column
+    return bool(cells) and fmean(map(len, cells)) > 3 * len(name)

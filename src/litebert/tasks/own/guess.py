@@ -1,0 +1,186 @@
+"""The guess at the columns of a table, by their usual names, otherwise by the cells of
+the first rows.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from litebert.errors import RequestError
+from litebert.reading.tables import Row
+from litebert.tasks.own.cells import (
+    are_labels,
+    have_words,
+    list_of,
+    mark_of,
+    split_of,
+    strings_of,
+)
+from litebert.tasks.own.columns import (
+    NAMES,
+    Columns,
+    Names,
+    Role,
+    normalize_name,
+    pair_flags,
+)
+
+_NUMBERED = re.compile(r"(.*?)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
+_FEWEST = {"": 3} | dict.fromkeys(
+    (
+        "choice",
+        "option",
+        "opt",
+        "op",
+        "ending",
+        "answer",
+        "ans",
+        "sol",
+        "solution",
+        "candidate",
+        "alternative",
+    ),
+    2,
+)
+"""How many columns it takes to be choices, if their names end in a number or letter, by
+what comes before it.
+"""
+
+
+@dataclass
+class ColumnGuess:
+    """The columns of a table whose roles are being found, by their names and the cells
+    of the first rows; `found` has those that were chosen.
+    """
+
+    names: Sequence[str]
+    sample: Sequence[Row]
+    chosen: Columns
+    found: dict[Role, Names] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = dict(self.chosen.names)
+        self._cells = {
+            name: [row.get(name) for row in self.sample] for name in self.names
+        }
+        # the first of several counts
+        self.by_normal = {normalize_name(name): name for name in reversed(self.names)}
+
+    def cells(self, name: str) -> list[object]:
+        """Return the cells of a column in the first rows."""
+        return self._cells[name]
+
+    def free_columns(self) -> list[str]:
+        """Return the columns that have no role yet."""
+        taken = {*chain(*self.found.values())}
+        return [name for name in self.names if name not in taken]
+
+    def usual(self, role: Role, more: Sequence[str] = ()) -> Names:
+        """Return the chosen column of a role, or the first free one with a usual
+        name.
+        """
+        if self.found.get(role):
+            return self.found[role]
+        free = self.free_columns()
+        for usual in (*more, *NAMES.get(role, (role,))):
+            name = self.by_normal.get(usual)
+            if name in free:
+                return (name,)
+        return ()
+
+    def find_usual(self, roles: Sequence[Role]) -> None:
+        """Give roles to the columns that have a usual name."""
+        for role in roles:
+            self.found[role] = self.usual(role)
+
+    def find_split(self) -> None:
+        """Give the role of the split to a column with a usual name whose cells all name
+        splits.
+        """
+        if self.found.get("split"):
+            return
+        for usual in NAMES["split"]:
+            name = self.by_normal.get(usual)
+            if name in self.free_columns() and all(
+                map(split_of, self.cells(str(name)))
+            ):
+                self.found["split"] = (str(name),)
+                return
+
+    def require_one(self, role: Role, candidates: Sequence[str]) -> None:
+        """Give a role to the only candidate; with none or several, raise: the user must
+        choose.
+        """
+        if len(candidates) == 1:
+            self.found[role] = tuple(candidates)
+            return
+        which = "none looks like it"
+        if candidates:
+            which = f"{' and '.join(candidates)} could be it"
+        raise RequestError(
+            "LB-854",
+            f"it is unclear which column is the {role}: {which}",
+            received=f"columns {', '.join(self.names)}",
+            expected="a usual name, or exactly one column that looks like it",
+            next=self._advice(role, candidates),
+        )
+
+    def _advice(self, role: Role, candidates: Sequence[str]) -> str:
+        if role == "text" and len(candidates) == 2:
+            return pair_flags(candidates)
+        names = tuple(candidates[:1])
+        if role == "label":
+            marks = [name for name in self.free_columns() if self._has_marks(name)]
+            if len(marks) > 1:  # a column for each label
+                names = tuple(marks)
+        word = Columns({role: names or ("NAME",)}).words()[0]
+        return f"--column {shlex.quote(word)}"
+
+    def _has_marks(self, name: str) -> bool:
+        return all(mark_of(cell) in (0, 1) for cell in self.cells(name))
+
+    def choices(self) -> Names:
+        """Return the columns of choices: one of lists or objects, or columns that are
+        numbered: ending0, ending1, …
+        """
+        choices = self.usual("choices")
+        if "choices" in self.found:
+            return choices
+        for cell in self.cells(choices[0]) if choices else ():
+            if isinstance(cell, Mapping) or list_of(cell) is not None:
+                return choices
+        return _find_numbered(self.names)
+
+    def texts(self) -> list[str]:
+        """Return the free columns of mostly distinct texts; else of any texts; else of
+        strings that are not labels.
+        """
+        free = self.free_columns()
+        if len(free) == 1:
+            return free
+        strings = {name: strings_of(self.cells(name)) for name in free}
+        texts = [name for name in free if have_words(self.cells(name))]
+        varied = [
+            name for name in texts if len({*strings[name]}) * 2 > len(strings[name])
+        ]
+        words = [name for name in free if strings[name]]
+        return (
+            varied
+            or texts
+            or [name for name in words if not are_labels(self.cells(name))]
+        )
+
+
+def _find_numbered(names: Sequence[str]) -> Names:
+    stems: dict[str, list[str]] = {}
+    for name in names:
+        if numbered := _NUMBERED.fullmatch(name):
+            stems.setdefault(normalize_name(numbered[1]), []).append(name)
+    alike = [
+        group for stem, group in stems.items() if len(group) >= _FEWEST.get(stem, 99)
+    ]
+    return max(
+        (tuple(group) for group in alike if not group[0].isdigit()), key=len, default=()
+    )

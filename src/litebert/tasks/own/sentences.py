@@ -1,0 +1,204 @@
+"""Tables with a word in each row, which become tables with a sentence in each row.
+
+The sentences are told apart by a column that is filled in their first rows only, or
+that is the same in all of their rows; or by blank lines between them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby, islice, pairwise
+
+from litebert.errors import LitebertError, RequestError
+from litebert.reading.source import DELIMITED
+from litebert.reading.tables import Row, Scanned
+from litebert.reading.words import are_entities
+from litebert.tasks.own.cells import name_of, number_of, text_of
+from litebert.tasks.own.columns import NAMES, normalize_name
+from litebert.tasks.own.table import SAMPLE_ROWS, TableFile
+
+FEWEST_ROWS = 4  # fewer say nothing about sentences
+_SINGLE = 0.95  # the share of cells with one word, at least, in a column of words
+
+
+def join_words(table: TableFile, sentence: str | None) -> TableFile:
+    """Return a table of sentences if each row is a word, otherwise the table.
+
+    `sentence` names the column that tells sentences apart; None: it is looked for.
+    """
+    names = map(normalize_name, table.columns)
+    has_usual_name = any(name in NAMES["word"] for name in names)
+    if sentence is None and not has_usual_name and table.source.kind not in DELIMITED:
+        return table  # a .json file is not read once more
+    rows = WordRowSample.of(table)
+    if sentence is not None and sentence not in table.columns:
+        return table  # another file, which has sentences
+    word = rows.word_column(but=sentence)
+    if word is None:
+        return table
+    tag = rows.tag_column(word)
+    if sentence is None:
+        sentence = rows.sentence_column(but=(word, tag))
+    are_apart = sentence is not None or rows.has_gaps
+    if not are_apart:
+        if tag is not None and are_entities(rows.texts(tag)):
+            raise _endless(table, word)
+        return table
+    if sentence is None and tag is None and normalize_name(word) not in NAMES["word"]:
+        return table  # texts of a word each, between blank lines
+    apart = "blank lines between sentences"
+    if sentence is not None:
+        apart = f"sentences by column {sentence}"
+    columns = ("tokens",) if tag is None else ("tokens", "tags")
+    spare = tuple(name for name in table.columns if name not in columns)
+    return replace(
+        table,
+        writing=f"{table.writing}; a word per row, {apart}",
+        columns=(*columns, *spare),
+        scan=partial(_scan_sentences, table, word, tag, sentence),
+        spare=spare,
+    )
+
+
+@dataclass(frozen=True)
+class WordRowSample:
+    """The first rows of a table that may have a word in each row, with their
+    numbers.
+    """
+
+    columns: Sequence[str]
+    numbers: Sequence[int]
+    rows: Sequence[Row]
+
+    @classmethod
+    def of(cls, table: TableFile) -> "WordRowSample":
+        """Read the first rows that are valid."""
+        numbers = list[int]()
+        rows = list[Row]()
+        for number, row in islice(table.scan(), SAMPLE_ROWS):
+            if isinstance(row, Mapping):
+                numbers.append(number)
+                rows.append(row)
+        return cls(table.columns, numbers, rows)
+
+    def texts(self, column: str) -> list[str]:
+        """Return the cells of a column; "" for an empty one."""
+        return [text_of(row.get(column)) or "" for row in self.rows]
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether blank lines divide the rows into sentences of several words."""
+        num_gaps = sum(after > before + 1 for before, after in pairwise(self.numbers))
+        return 0 < num_gaps * 2 <= len(self.numbers)
+
+    def word_column(self, *, but: str | None) -> str | None:
+        """Return the column of words: the one with a usual name or, beside a column
+        that marks entities, the first with words.
+        """
+        if len(self.rows) < FEWEST_ROWS:
+            return None
+        wordy = [name for name in self.columns if name != but and self._has_words(name)]
+        usual = [name for name in wordy if normalize_name(name) in NAMES["word"]]
+        if usual:
+            return usual[0]
+        marks = [name for name in self.columns if are_entities(self.texts(name))]
+        if not marks:
+            return None
+        candidates = [name for name in wordy if name not in marks]
+        return next((name for name in candidates if not self._separates(name)), None)
+
+    def _has_words(self, column: str) -> bool:
+        cells = [row.get(column) for row in self.rows]
+        words = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+        single = [word for word in words if len(word.split()) == 1]
+        are_numbers = all(number_of(word) is not None for word in single)
+        return len(single) >= _SINGLE * len(cells) and not are_numbers
+
+    def tag_column(self, word: str) -> str | None:
+        """Return the column of tags: the last that marks entities, or the first with a
+        usual name.
+        """
+        others = [name for name in self.columns if name != word]
+        marking = [name for name in others if are_entities(self.texts(name))]
+        if marking:
+            return marking[-1]
+        usual = {normalize_name(name): name for name in reversed(others)}
+        return next((usual[name] for name in NAMES["tags"] if name in usual), None)
+
+    def sentence_column(self, *, but: Sequence[str | None]) -> str | None:
+        """Return the column that tells sentences apart: of those that do, the one with a
+        usual name, or else the one with the most sentences.
+        """
+        free = [name for name in self.columns if name not in but]
+        usual = [name for name in free if normalize_name(name) in NAMES["sentence"]]
+        for name in usual:
+            if self._num_sentences(name) < len(self.rows):
+                return name
+        separating = [name for name in free if self._separates(name)]
+        return max(separating, key=self._num_sentences, default=None)
+
+    def _num_sentences(self, column: str) -> int:
+        return sum(1 for _ in groupby(_filled(self.texts(column))))
+
+    def _separates(self, column: str) -> bool:
+        """Return whether each value stands in rows that follow one another, and in
+        several, or in the first of them only.
+        """
+        cells = self.texts(column)
+        num_sentences = self._num_sentences(column)
+        values = set(cells) - {""}
+        has_each_once = bool(cells[0]) and num_sentences == len(values)
+        return has_each_once and 1 < num_sentences <= len(cells) / 2
+
+
+def _filled(cells: Iterable[str]) -> Iterator[str]:
+    """Yield the cells; an empty one is like the one above it."""
+    last = ""
+    for cell in cells:
+        last = cell or last
+        yield last
+
+
+def _endless(table: TableFile, word: str) -> LitebertError:
+    return RequestError(
+        "LB-866",
+        f"each row of {table.source.name} is a word, and nothing says which words make a"
+        " sentence",
+        received=f"columns {', '.join(table.columns)}; words in {word}",
+        expected="a column with the number of the sentence, or blank lines between them",
+        next="--column sentence=NAME",
+    )
+
+
+def _scan_sentences(
+    table: TableFile, word: str, tag: str | None, sentence: str | None
+) -> Iterator[Scanned]:
+    """Yield each sentence as a row of lists, numbered by its first word."""
+    collected = list[tuple[int, Row]]()
+    name = ""
+    for number, row in table.scan():
+        if isinstance(row, LitebertError):
+            yield number, row
+            continue
+        if sentence is None:
+            begins = bool(collected) and number > collected[-1][0] + 1
+        else:
+            cell = name_of(row.get(sentence)) or name
+            begins = bool(collected) and cell != name
+            name = cell
+        if begins:
+            yield collected[0][0], _sentence([row for _, row in collected], word, tag)
+            collected = []
+        collected.append((number, row))
+    if collected:
+        yield collected[0][0], _sentence([row for _, row in collected], word, tag)
+
+
+def _sentence(rows: Sequence[Row], word: str, tag: str | None) -> Row:
+    columns: dict[str, object] = {}
+    for name in rows[0]:
+        columns[name] = [row.get(name) for row in rows]
+    columns["tokens"] = columns[word]
+    if tag is not None:
+        columns["tags"] = [row.get(tag) for row in rows]
+    return columns
