@@ -248,6 +248,12 @@ def preset(name: str) -> AlbertConfig:
 # ---- heads of tasks ------------------------------------------------------------------
 
 
+Splitting = Literal["words", "spaces", "ideographs", "characters"]
+"""How a text is divided into the words that get tags: words and marks, at spaces only,
+also each character of a script without spaces, or each character.
+"""
+
+
 class HeadConfig(Section):
     """A task head, under Hugging Face's names."""
 
@@ -257,6 +263,9 @@ class HeadConfig(Section):
     )
     problem_type: str = Field(
         "single_label_classification", description="how a classifier's outputs are read"
+    )
+    splitting: Splitting = Field(
+        "words", description="how a text is divided into words that get tags"
     )
 
     @property

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from litebert.config import Splitting
 from litebert.errors import LitebertError
 from litebert.tasks.check import check_files
 from litebert.tasks.kinds.spans import locate_answer
+from litebert.tasks.kinds.splitting import divide
 from litebert.tasks.own.cells import label_of
 from litebert.tasks.own.dataset import table_dataset
 from litebert.tasks.own.layouts import open_table
@@ -118,6 +120,99 @@ def test_a_word_a_line_is_read_however_it_is_laid_out(name: str, write: Write) -
     assert pairs == SENTENCES
     unlabelled = dataset.read(path, "test")
     assert [example.words for example in unlabelled] == [each.words for each in read]
+
+
+TEXT = "Anna left New York, Ms. Brown"
+PLACES = [(0, 4, "PER"), (10, 18, "LOC"), (24, 29, "PER")]
+NAMED = [{"start": start, "end": end, "label": label} for start, end, label in PLACES]
+OFFSETS = [
+    {"id": 1, "start_offset": a, "end_offset": b, "label": c} for a, b, c in PLACES
+]
+STUDIO = [{"value": {"start": a, "end": b, "labels": [c]}} for a, b, c in PLACES]
+SPANS: dict[str, tuple[str, object]] = {
+    "doccano": ("a.jsonl", {"id": 7, "text": TEXT, "label": PLACES}),
+    "doccano, relations": ("a.jsonl", {"text": TEXT, "entities": OFFSETS}),
+    "objects": ("a.jsonl", {"text": TEXT, "entities": NAMED}),
+    "prodigy": (
+        "a.jsonl",
+        {
+            "text": TEXT,
+            "spans": NAMED,
+            "tokens": [{"text": "Anna"}],
+            "answer": "accept",
+        },
+    ),
+    "spaCy": ("a.json", [TEXT, {"entities": PLACES}]),
+    "spaCy, a line each": ("a.jsonl", [TEXT, {"entities": PLACES}]),
+    "Label Studio": (
+        "a.json",
+        {"id": 1, "data": {"text": TEXT}, "annotations": [{"id": 2, "result": STUDIO}]},
+    ),
+    "Label Studio, short": (
+        "a.json",
+        {
+            "text": TEXT,
+            "label": [{"start": a, "end": b, "labels": [c]} for a, b, c in PLACES],
+        },
+    ),
+    "other names": ("a.jsonl", {"satz": TEXT, "marken": NAMED}),
+    "a table": ("a.csv", None),
+}
+
+
+@pytest.mark.parametrize("name", SPANS)
+def test_entities_by_character_become_tags_of_words(name: str, write: Write) -> None:
+    file, row = SPANS[name]
+    text = f'text,spans\n"{TEXT}","{PLACES}"\n' * 1
+    if row is not None:
+        text = json.dumps([row]) if file.endswith(".json") else jsonl([row])
+    path = write(file, text)
+    dataset = table_dataset(path, path)
+    (example,) = dataset.read(path, "train")
+    assert example.words == ("Anna", "left", "New", "York", ",", "Ms", ".", "Brown")
+    tags = dataset.family.labels(example)
+    assert tags == ("B-PER", "O", "B-LOC", "I-LOC", "O", "O", "O", "B-PER")
+    (unlabelled,) = dataset.read(path, "test")
+    assert unlabelled.words == example.words
+
+
+def test_entities_that_are_no_words_are_counted_or_refused(write: Write) -> None:
+    rows = [
+        {"text": "Annas hat", "entities": [[0, 4, "PER"], [0, 2, "X"], [6, 9, "HAT"]]}
+    ]
+    path = write("a.jsonl", jsonl(rows))
+    assert "1 end inside of one" in notes(path, dev=path)
+    assert "left out: 1 without a word" in notes(path, dev=path)
+    beyond = write(
+        "b.jsonl", jsonl([rows[0], {"text": "a", "entities": [[0, 9, "PER"]]}])
+    )
+    with pytest.raises(LitebertError, match=r"LB-868: .*line 2"):
+        examples(beyond)
+    rejected = rows[0] | {"spans": [], "answer": "reject"}
+    assert len(examples(write("c.jsonl", jsonl([rows[0], rejected])))) == 1
+
+
+WAYS = [
+    ("words", "He left, Mr Brown .", ["He", "left", ",", "Mr", "Brown", "."]),
+    ("spaces", "He left, Mr Brown.", ["He", "left,", "Mr", "Brown."]),
+    ("ideographs", "去北京 by U1，", ["去", "北", "京", "by", "U1", "，"]),
+    ("characters", "去U1", ["去", "U", "1"]),
+]
+
+
+@pytest.mark.parametrize(("splitting", "text", "words"), WAYS)
+def test_a_text_is_divided_as_the_training_texts_were(
+    splitting: Splitting, text: str, words: list[str], write: Write
+) -> None:
+    assert [text[a:b] for a, b in divide(text, splitting)] == words
+    tags = ["B-X", *["O"] * (len(words) - 1)]
+    path = write("a.jsonl", jsonl([{"tokens": words, "tags": tags}] * 2))
+    dataset = table_dataset(path, path)
+    assert dataset.family.head.splitting == splitting
+    assert dataset.settled.get("splitting", "words") == splitting
+    new = write("b.jsonl", jsonl([{"tokens": text}]))
+    recalled = table_dataset(path, settled=dataset.settled)
+    assert recalled.read(new, "test")[0].words == tuple(words)
 
 
 def test_other_columns_of_words_are_chosen_by_number_or_name(write: Write) -> None:

@@ -35,6 +35,8 @@ from litebert.plugins import (
 from litebert.settings import describe_invalid
 
 CONFIG_FILE = "config.json"
+# how a text is divided into words that get tags, which transformers leaves to its user
+_SPLITTING = "word_splitting"
 # settings that transformers does not have
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
 _OURS_ALONE |= {"attention_settings", "attention_window"}
@@ -117,6 +119,8 @@ def write_config(
         table["label2id"] = {name: index for index, name in enumerate(head.labels)}
         if head.has_problem_type:
             table["problem_type"] = head.problem_type
+        if head.splitting != "words":
+            table[_SPLITTING] = head.splitting
     if config.sharing != "all":
         table["sharing"] = config.sharing
     if not config.has_full_attention:
@@ -316,6 +320,8 @@ def read_head(folder: Path) -> HeadConfig | None:
                 "regression" if len(labels) == 1 else "single_label_classification"
             )
             fields["problem_type"] = table.get("problem_type") or by_default
+    if _SPLITTING in table:
+        fields["splitting"] = table[_SPLITTING]
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:

@@ -20,7 +20,6 @@ from itertools import chain, islice, pairwise
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
-from unicodedata import category
 
 import numpy as np
 from annotated_types import Ge
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 from litebert import answers
 from litebert.answers import Results
 from litebert.config import Backend, Pooling, Precision
-from litebert.errors import LitebertError, RequestError
+from litebert.errors import LitebertError, RequestError, say
 from litebert.inference import inputs
 from litebert.inference.inputs import MASK, Texts
 from litebert.plugins import TASK_KINDS, VERBS
@@ -52,9 +51,6 @@ MAX_CHARACTERS = 1_000_000
 _BLANKS_AT_ONCE = 256
 # copies of texts, each with one piece masked, in memory at once: 20 MB
 _COPIES_AT_ONCE = 4_096
-# of `tag`; joiners: as in Persian
-_WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
-_JOINERS = "\u200c\u200d"
 # windows in memory at once; a context of 33,000 tokens has about this many
 _WINDOWS_AT_ONCE = 256
 
@@ -570,20 +566,22 @@ class Model:
     def tag(
         self, texts: Texts
     ) -> Results[answers.Tagged] | Results[Results[answers.Tagged]]:
-        """Return the tag of every word and punctuation mark of each text; Chinese or
-        Thai words need spaces between.
+        """Return the tag of every word of each text, which is divided as the texts were
+        that the model was trained on; Chinese or Thai words need spaces between unless
+        it was trained on characters.
         """
         from litebert.tasks.finetuning import answer
+        from litebert.tasks.kinds.splitting import divide, has_undivided
         from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 
         network, listed = self.begin("tag", texts, is_bounded=True)
-        # To `re`, marks (vowel signs of Hindi, accents in NFD) and joiners are no part
-        # of a word: take them as letters.
-        letters = (
-            "".join("x" if c in _JOINERS or category(c)[0] == "M" else c for c in text)
-            for text in listed
-        )
-        spans = [[match.span() for match in _WORD.finditer(text)] for text in letters]
+        splitting = network.head_config.splitting
+        if any(has_undivided(text, splitting) for text in listed):
+            say(
+                "note: text without spaces is one word to this model, which was not"
+                " trained on characters: put spaces between words"
+            )
+        spans = [divide(text, splitting) for text in listed]
         family = TokenClassification(network.head_config)
         both = zip(listed, spans, strict=True)
         examples = [

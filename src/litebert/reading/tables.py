@@ -207,10 +207,7 @@ def scan_json_lines(source: Source) -> Iterator[Scanned]:
         except (ValueError, RecursionError) as error:
             yield number, _no_json(line, source.place(number), error)
             continue
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            yield number, _no_object(source.place(number), row)
+        yield from _object_or_error(source, number, row)
 
 
 def read_json(source: Source) -> object:
@@ -247,14 +244,51 @@ def scan_json(source: Source) -> Iterator[Scanned]:
     value = read_json(source)
     if isinstance(value, dict):
         lists = [part for part in value.values() if isinstance(part, list)]
+        if len(lists) > 1:  # names of labels stand beside the rows
+            lists = [part for part in lists if not all(map(_is_scalar, part))]
         value = lists[0] if len(lists) == 1 else value
     if not isinstance(value, list):
         raise _no_object(source.name, value)
-    for number, row in enumerate(chain.from_iterable(map(_questions, value)), 1):
-        yield (
-            number,
-            (row if isinstance(row, dict) else _no_object(source.place(number), row)),
-        )
+    rows = chain.from_iterable(map(_questions, value))
+    for number, row in enumerate(rows, 1):
+        yield from _object_or_error(source, number, row)
+
+
+def _object_or_error(source: Source, number: int, value: Any) -> Iterator[Scanned]:
+    """Yield a row, or the error of a value that is none; none for what an annotator has
+    rejected.
+    """
+    row = _annotated(value)
+    if not isinstance(row, dict):
+        yield number, _no_object(source.place(number), row)
+    elif not ("spans" in row and row.get("answer") in ("reject", "ignore")):
+        yield number, row
+
+
+def _is_scalar(value: object) -> bool:
+    return not isinstance(value, list | dict)
+
+
+def _annotated(value: Any) -> object:
+    """Return an annotated text as an object of columns: a pair of a text and its
+    entities, as in spaCy, or a task of Label Studio with its first annotation.
+    """
+    is_pair = isinstance(value, list) and len(value) == 2
+    if is_pair and isinstance(value[0], str) and isinstance(value[1], dict):
+        return {"text": value[0], **value[1]}
+    if not isinstance(value, dict) or not isinstance(value.get("data"), dict):
+        return value
+    annotations = value.get("annotations") or value.get("completions") or []
+    row = {**value["data"]}
+    for annotation in annotations[:1] if isinstance(annotations, list) else ():
+        results = annotation.get("result") if isinstance(annotation, dict) else None
+        values = [result.get("value") for result in results or () if "value" in result]
+        choices = [each["choices"] for each in values if "choices" in each]
+        if choices:
+            row["label"] = choices[0][0] if len(choices[0]) == 1 else choices[0]
+        else:
+            row["entities"] = values
+    return row
 
 
 def _questions(row: Any) -> Iterator[object]:

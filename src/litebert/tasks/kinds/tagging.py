@@ -3,10 +3,10 @@ run_ner.py).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from typing import ClassVar, Self
 
 import numpy as np
@@ -15,15 +15,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.config import HeadConfig
+from litebert.config import HeadConfig, Splitting
 from litebert.errors import LitebertError
 from litebert.metrics import BEGIN, INSIDE, require_examples, tagging_measures
 from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
 from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Family, Feature, Output
+from litebert.tasks.kinds.splitting import (
+    Span,
+    divide,
+    has_undivided,
+    spans_of,
+    splitting_of,
+    tag_words,
+)
 from litebert.tasks.kinds.text import CLASSIFIER
-from litebert.tasks.own.cells import has_list, label_of, text_of
+from litebert.tasks.own.cells import has_list, label_of, list_of, text_of
 from litebert.tasks.own.columns import Role
 from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.rows import (
@@ -34,6 +42,7 @@ from litebert.tasks.own.rows import (
     require_labels,
     sort_labels,
 )
+from litebert.tasks.own.table import SAMPLE_ROWS
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
@@ -266,6 +275,8 @@ class WordRows(RowReading[TagExample, TagAnswer]):
 
     @classmethod
     def are_like(cls, guess: ColumnGuess) -> bool:
+        if _span_column(guess):
+            return True
         tokens = guess.usual("tokens")
         if not tokens:
             return False
@@ -273,46 +284,162 @@ class WordRows(RowReading[TagExample, TagAnswer]):
 
     @classmethod
     def guess(cls, guess: ColumnGuess) -> None:
+        spans = _span_column(guess)
+        if spans is not None and not guess.found.get("tags"):
+            guess.found["tags"] = (spans,)
+        if spans is not None and not guess.found.get("tokens"):
+            guess.found["tokens"] = guess.usual("text")
+            if not guess.found["tokens"]:
+                guess.require_one("tokens", guess.texts())
         guess.find_usual(("tokens", "tags", "id"))
         if not guess.found["tokens"]:
             guess.require_one("tokens", [])
 
     @classmethod
     def settle(cls, training: TrainingRows) -> tuple[Self, str]:
+        columns = training.columns
+        name = columns.all("tags")[0]
+        cells = [row.get(name) for row in islice(training.rows(), SAMPLE_ROWS)]
+        if _are_spans(cells):
+            return cls._settle_spans(training)
         tags = set[str | None]()
+        sentences = list[list[str]]()
         for row in training.rows():
-            cell = training.columns.cell(row, "tags")
-            tags.update(label_of(tag) for tag in members_of(cell))
+            tags.update(label_of(tag) for tag in members_of(columns.cell(row, "tags")))
+            if len(sentences) < SAMPLE_ROWS:
+                sentences.append(_words_in(columns.cell(row, "tokens")))
         labels = in_order(sort_labels(tags), training.labels, training.file)
-        require_labels(labels, training.file, training.columns.all("tags")[0])
+        require_labels(labels, training.file, name)
         note = f"{len(labels)} tags: {', '.join(labels)}"
-        return cls(training.columns, "token-classification", labels), note
+        splitting = splitting_of(sentences)
+        if splitting != "words":
+            note += f"; `tag` divides a text {_DIVISIONS[splitting]}"
+        return cls(columns, "token-classification", labels, splitting), note
+
+    @classmethod
+    def _settle_spans(cls, training: TrainingRows) -> tuple[Self, str]:
+        """Settle a table of texts with entities by character."""
+        columns = training.columns
+        kinds = set[str]()
+        num_unspaced = 0
+        num_letters = 0
+        for row in training.rows():
+            text = text_of(columns.cell(row, "tokens")) or ""
+            kinds.update(span.label for span in _spans_in(columns.cell(row, "tags")))
+            num_letters += len(text)
+            num_unspaced += len(text) if has_undivided(text, "words") else 0
+        splitting: Splitting = (
+            "ideographs" if num_unspaced * 2 > num_letters else "words"
+        )
+        num_inside = 0
+        num_dropped = 0
+        for row in training.rows():
+            text = text_of(columns.cell(row, "tokens")) or ""
+            tagged = tag_words(text, _spans_in(columns.cell(row, "tags")), splitting)
+            num_inside += tagged.num_inside
+            num_dropped += tagged.num_dropped
+        tags = [f"{mark}-{kind}" for mark in "BI" for kind in kinds]
+        labels = in_order(sort_labels(["O", *tags]), training.labels, training.file)
+        require_labels(labels, training.file, columns.all("tags")[0], fewest=3)
+        note = f"entities by character: {', '.join(sorted(kinds))}"
+        if num_inside:
+            note += (
+                f"; warning: the whole word is tagged: {num_inside:,} end inside of one"
+            )
+        if num_dropped:
+            note += f"; warning: left out: {num_dropped:,} without a word, or in a longer one"
+        return cls(columns, "token-classification", labels, splitting), note
 
     @cached_property
     def family(self) -> TokenClassification:
-        return TokenClassification(
-            HeadConfig(kind="token-classification", labels=self.labels)
+        head = HeadConfig(
+            kind="token-classification",
+            labels=self.labels,
+            splitting=self.splitting,
         )
+        return TokenClassification(head)
 
     def example(
         self, id: str, row: Row, place: str, *, is_labelled: bool
     ) -> TagExample:
-        words = tuple(
-            text_of(word) or "" for word in members_of(self.columns.cell(row, "tokens"))
-        )
+        cell = self.columns.cell(row, "tokens")
+        tag_cell = self.columns.cell(row, "tags")
+        spans = spans_of(tag_cell) if isinstance(cell, str) else None
+        if spans is not None and is_labelled:
+            text = text_of(cell) or ""
+            for span in spans:
+                _require_inside(span, text, place)
+            tagged = tag_words(text, spans, self.splitting)
+            numbers = tuple(self.number(tag, place) for tag in tagged.tags)
+            return TagExample(id, tuple(tagged.words), numbers)
+        words = tuple(_words_in(cell))
+        if not is_labelled and self._is_plain_text(cell, tag_cell):
+            text = text_of(cell) or ""
+            places = divide(text, self.splitting)
+            return TagExample(id, tuple(text[start:end] for start, end in places))
         if not is_labelled:
             return TagExample(id, words)
-        tags = [label_of(tag) for tag in members_of(self.columns.cell(row, "tags"))]
+        tags = [label_of(tag) for tag in members_of(tag_cell)]
         if len(tags) != len(words):
-            received = (
-                f"{len(words)} words, {len(tags)} tags in column"
-                f" {self.columns.all('tags')[0]}"
-            )
-            what = f"{place}: there is not one tag for each word"
+            name = self.columns.all("tags")[0]
             raise LitebertError(
-                "LB-863", what, received=received, next="correct this row"
+                "LB-863",
+                f"{place}: there is not one tag for each word",
+                received=f"{len(words)} words, {len(tags)} tags in column {name}",
+                next="correct this row",
             )
         return TagExample(id, words, tuple(self.number(tag, place) for tag in tags))
+
+    @staticmethod
+    def _is_plain_text(cell: object, tag_cell: object) -> bool:
+        """Return whether a cell is a text, and not words with spaces between, of which
+        each has a tag.
+        """
+        if not isinstance(cell, str) or list_of(cell) is not None:
+            return False
+        tags = [] if spans_of(tag_cell) is not None else members_of(tag_cell)
+        return len(tags) != len(cell.split()) or not tags
+
+
+_DIVISIONS: Mapping[Splitting, str] = {
+    "words": "into words and marks",
+    "spaces": "at spaces",
+    "ideographs": "into words and, of a script without spaces, characters",
+    "characters": "into characters",
+}
+
+
+def _words_in(cell: object) -> list[str]:
+    return [text_of(word) or "" for word in members_of(cell)]
+
+
+def _spans_in(cell: object) -> list[Span]:
+    return spans_of(cell) or []
+
+
+def _span_column(guess: ColumnGuess) -> str | None:
+    """Return the column of entities by character: the chosen one of tags, if it is one,
+    or the first that is.
+    """
+    names = guess.found.get("tags") or guess.names
+    return next((name for name in names if _are_spans(guess.cells(name))), None)
+
+
+def _are_spans(cells: Sequence[object]) -> bool:
+    """Return whether all cells have entities by character, and one is not empty."""
+    spans = [spans_of(cell) for cell in cells if text_of(cell) or cell]
+    return any(spans) and all(found is not None for found in spans)
+
+
+def _require_inside(span: Span, text: str, place: str) -> None:
+    if not 0 <= span.start < span.end <= len(text):
+        raise LitebertError(
+            "LB-868",
+            f"{place}: an entity is not in its text",
+            received=f"{span.label} from {span.start:,} to {span.end:,}",
+            expected=f"characters of a text of {len(text):,}, the end not included",
+            next="correct its start and end",
+        )
 
 
 # ---- the record ----------------------------------------------------------------------

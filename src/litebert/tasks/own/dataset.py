@@ -208,7 +208,7 @@ def table_dataset(
             chosen,
             settled["problem"],
             tuple(settled["labels"]),
-            settled.get("splitting", ""),
+            settled.get("splitting", "words"),
         )
         trained_on = settled.get("train_hash")
         recorded = list(settled["columns"])
@@ -277,12 +277,15 @@ class OwnFiles:
 
     def record(self) -> dict[str, Any]:
         """Return what a run records, with which new files are read as these were."""
-        return {
+        record = {
             "columns": list(self.reading.columns.words()),
             "problem": self.reading.problem,
             "labels": list(self.reading.labels),
             "train_hash": self.trained_on,
-        } | ({"splitting": self.reading.splitting} if self.reading.splitting else {})
+        }
+        if self.reading.splitting != "words":
+            record["splitting"] = self.reading.splitting
+        return record
 
     def read(self, path: Path, split: str) -> list[Any]:
         """Return the examples of a split: a part of the training file, or all of

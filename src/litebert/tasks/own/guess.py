@@ -62,15 +62,12 @@ class ColumnGuess:
 
     def __post_init__(self) -> None:
         self.found = dict(self.chosen.names)
-        self._cells = {
-            name: [row.get(name) for row in self.sample] for name in self.names
-        }
         # the first of several counts
         self.by_normal = {normalize_name(name): name for name in reversed(self.names)}
 
     def cells(self, name: str) -> list[object]:
         """Return the cells of a column in the first rows."""
-        return self._cells[name]
+        return [row.get(name) for row in self.sample]
 
     def free_columns(self) -> list[str]:
         """Return the columns that have no role yet."""

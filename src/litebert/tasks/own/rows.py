@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self
 
+from litebert.config import Splitting
 from litebert.errors import LitebertError, did_you_mean
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Example, Family
@@ -54,7 +55,7 @@ class RowReading(ABC, Generic[Example, Answer]):
     columns: Columns
     problem: str
     labels: tuple[str, ...] = ()
-    splitting: str = ""
+    splitting: Splitting = "words"
     """How a text is divided into words, if its words have tags."""
     what: ClassVar[str]
     """What the rows are called in messages: texts, words, …"""

@@ -1,0 +1,183 @@
+"""How a text is divided into words that get tags, and entities written by character
+become tags of words.
+
+A model divides a text as the texts were that it was trained on; `HeadConfig.splitting`
+has the name of the way.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from unicodedata import category
+
+from litebert.config import Splitting
+from litebert.tasks.own.cells import label_of, list_of, number_of
+
+# words with marks inside, such as don't and 3.5; every other character is one word
+_RUNS = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
+_SPACED = re.compile(r"\S+")
+_CHARACTER = re.compile(r"\S")
+# scripts that write no spaces between words: Thai and Lao, kana, Han
+_UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_RUNS_OR_CHARACTERS = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")
+_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]{{5,}}")
+_JOINERS = "\u200c\u200d"  # as in Persian
+
+_PATTERNS: Mapping[Splitting, re.Pattern[str]] = {
+    "words": _RUNS,
+    "spaces": _SPACED,
+    "ideographs": _RUNS_OR_CHARACTERS,
+    "characters": _CHARACTER,
+}
+
+
+def divide(text: str, splitting: Splitting) -> list[tuple[int, int]]:
+    """Return the start and end of each word of a text.
+
+    >>> divide("Ann's in 北京.", "ideographs")
+    [(0, 3), (3, 4), (4, 5), (6, 8), (9, 10), (10, 11), (11, 12)]
+    """
+    # To `re`, marks (vowel signs of Hindi, accents in NFD) and joiners are no part of a
+    # word: take them as letters.
+    letters = list(text)
+    for place, character in enumerate(text):
+        if character in _JOINERS or category(character)[0] == "M":
+            letters[place] = "x"
+    pattern = _PATTERNS[splitting]
+    return [match.span() for match in pattern.finditer("".join(letters))]
+
+
+def splitting_of(sentences: Iterable[Sequence[str]]) -> Splitting:
+    """Return how the words of a training file are divided.
+
+    In texts that write no spaces, a word may be a character; in texts that were divided
+    at spaces only, punctuation stays with its word.
+    """
+    num_characters = 0  # words that are a character of a script without spaces
+    num_runs = 0  # longer words of such a script
+    num_attached = 0  # words with a mark at their end
+    num_marks = 0
+    longest = 0
+    for words in sentences:
+        for word in words:
+            longest = max(longest, len(word))
+            if _UNSPACED_CHARACTER.match(word):
+                num_characters += len(word) == 1
+                num_runs += len(word) > 1
+            elif word[-1:] in ".,!?;:":
+                num_marks += len(word) == 1
+                num_attached += len(word) > 2
+    if num_characters > 9 * num_runs and num_characters:
+        return "characters" if longest == 1 else "ideographs"
+    return "spaces" if num_attached > num_marks else "words"
+
+
+def has_undivided(text: str, splitting: Splitting) -> bool:
+    """Return whether a text has a long run of a script without spaces, which is one word
+    to a model that was not trained on characters.
+    """
+    return splitting in ("words", "spaces") and bool(_UNSPACED_RUN.search(text))
+
+
+# ---- entities by character -----------------------------------------------------------
+
+_STARTS = ("start", "start_offset", "begin", "from")
+_ENDS = ("end", "end_offset", "stop", "to")
+_LABELS = ("label", "labels", "type", "entity_group", "entity", "tag", "class", "name")
+
+
+class Span(NamedTuple):
+    """An entity: characters `start` to `end` of its text, and its label."""
+
+    start: int
+    end: int
+    label: str
+
+
+def spans_of(cell: object) -> list[Span] | None:
+    """Return the entities in a cell, in any of the usual ways to write them; None if it
+    has something else.
+
+    >>> spans_of([[0, 4, "PER"]]) == spans_of([{"start": 0, "end": 4, "label": "PER"}])
+    True
+    """
+    if isinstance(cell, Mapping) and isinstance(cell.get("entities"), list):
+        return spans_of(cell["entities"])
+    members = list_of(cell)
+    if isinstance(cell, str) and "(" in cell:  # tuples of Python
+        members = _from_python(cell)
+    if members is None:
+        return None
+    spans = [_span(member) for member in members]
+    found = [span for span in spans if span is not None]
+    return found if len(found) == len(spans) else None
+
+
+def _from_python(text: str) -> list[Any] | None:
+    brackets = text.replace("(", "[").replace(")", "]").replace("'", '"')
+    try:
+        members = json.loads(brackets)
+    except (ValueError, RecursionError):
+        return None
+    return members if isinstance(members, list) else None
+
+
+def _span(member: object) -> Span | None:
+    if isinstance(member, Mapping):
+        start = _first(member, _STARTS)
+        end = _first(member, _ENDS)
+        label = _first(member, _LABELS)
+    elif isinstance(member, list | tuple) and len(member) == 3:
+        start, end, label = member
+    else:
+        return None
+    if isinstance(label, list | tuple):  # as Label Studio writes it
+        label = label[0] if label else None
+    first = number_of(start)
+    last = number_of(end)
+    name = label_of(label)
+    if first is None or last is None or name is None:
+        return None
+    return Span(int(first), int(last), name)
+
+
+def _first(member: Mapping[str, object], names: Sequence[str]) -> object:
+    return next((member[name] for name in names if name in member), None)
+
+
+class TaggedWords(NamedTuple):
+    """The words of a text and their tags; `num_inside` entities begin or end inside of a
+    word, and `num_dropped` overlap a longer one or have no word.
+    """
+
+    words: list[str]
+    tags: list[str]
+    num_inside: int
+    num_dropped: int
+
+
+def tag_words(text: str, spans: Sequence[Span], splitting: Splitting) -> TaggedWords:
+    """Tag the words of a text by its entities: B- at the first word of each, I- at the
+    others.
+    """
+    places = divide(text, splitting)
+    tags = ["O"] * len(places)
+    num_inside = 0
+    num_dropped = 0
+    longest_first = sorted(spans, key=lambda span: (span.start - span.end, span.start))
+    for start, end, label in longest_first:
+        covered = [n for n, (a, b) in enumerate(places) if a < end and b > start]
+        if not covered or any(tags[n] != "O" for n in covered):
+            num_dropped += 1
+            continue
+        edges = places[covered[0]][0], places[covered[-1]][1]
+        stripped = text[start:end].strip()
+        begin = start + len(text[start:end]) - len(text[start:end].lstrip())
+        num_inside += edges != (begin, begin + len(stripped))
+        for n in covered:
+            tags[n] = f"I-{label}"
+        tags[covered[0]] = f"B-{label}"
+    words = [text[a:b] for a, b in places]
+    return TaggedWords(words, tags, num_inside, num_dropped)
