@@ -22,7 +22,7 @@ SHAPE |= {"intermediate_size": 48, "max_position_embeddings": 64}
 LABELS = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
 TAGS = HeadConfig(kind="token-classification", labels=("O", "B-PER"))
 CHOICES = HeadConfig(kind="multiple-choice")
-SPANS = HeadConfig(kind="question-answering")
+SPANS = HeadConfig(kind="question-answering", always_answers=True)
 SPANS_OR_NONE = HeadConfig(kind="conditional-question-answering")
 
 

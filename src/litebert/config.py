@@ -267,6 +267,13 @@ class HeadConfig(Section):
     splitting: Splitting = Field(
         "words", description="how a text is divided into words that get tags"
     )
+    always_answers: bool | None = Field(
+        None,
+        description=(
+            "a linear head for spans was trained on answered questions only; unset:"
+            " its folder does not say, and it may find no answer"
+        ),
+    )
 
     @property
     def record(self) -> Any:

@@ -7,7 +7,7 @@ timed once per process.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
@@ -25,9 +25,7 @@ from litebert.nn import Batch, Visible, attention, sequence_of
 from litebert.plugins import ATTENTION_KINDS
 
 _MANY = 4  # a stack of at least this many sequences counts as large
-# up to this many tokens in a batch, float32 beats bf16 on a CPU: no padding, one
-# kernel, two casts
-_FEW = 48
+_FEWEST_QUERIES = 4  # of a sequence in a rectangle
 _LONG = 32  # above this many tokens, padding costs more than a separate call
 # widths of rectangles on a GPU are multiples of this, as masks in half precision
 # require
@@ -205,6 +203,18 @@ def _products(
     return mixed
 
 
+def _in_float32(
+    query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None
+) -> Tensor:
+    """Attend in float32: for short sequences in bf16, two casts may cost less than
+    kernels of half precision.
+    """
+    mixed = F.scaled_dot_product_attention(
+        query.float(), key.float(), value.float(), is_key
+    )
+    return mixed.to(query.dtype)
+
+
 def variable(
     query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float
 ) -> Tensor:
@@ -271,6 +281,12 @@ def padded(
 # Sequences of similar lengths share padded rectangles: there are few distinct widths,
 # so few kernels are compiled and few calls are made. Rows are copied, which is cheap in
 # inference, but not in a backward pass.
+#
+# What is computed for a sequence depends on its own length, never on the sequences next
+# to it, so that a text gets the same bits in every batch: its rectangle is as wide as
+# its length says, with a mask if the width was rounded (even where nothing is masked),
+# and the kernel is chosen by that width. Single queries are computed by a kernel that
+# adds in another order in another thread: a rectangle has a few more.
 
 
 class Rectangle(NamedTuple):
@@ -295,12 +311,9 @@ def rectangles(
 ) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
     dtype = query.dtype
-    if dtype == torch.bfloat16 and key.shape[0] <= _FEW:
-        wide = (query.float(), key.float(), value.float())
-        return rectangles(*wide, layout, 0.0, extra=extra).to(dtype)
     kernels: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
     if dtype == torch.bfloat16:
-        kernels += (_products,)
+        kernels += (_products, _in_float32)
     # for a few queries, the copies that the extra ones make do not pay
     if isinstance(layout.queries, slice):
         kernels += extra
@@ -335,26 +348,26 @@ def arrange(
     """Group sequences of similar lengths in rectangles; also return the order that
     restores the queries, if they moved.
 
-    Exact rectangles are as wide as their longest sequence, and long sequences share one
-    only if they are equally long. For kernels that are compiled for every width, there
-    are only a few widths: 16 or a multiple of 32, the tile size of a CPU's matrix unit.
+    There are only a few widths: 16 or a multiple of 32, the tile size of a CPU's matrix
+    unit. With `is_exact`, for kernels that are not compiled for every width, a long
+    sequence shares a rectangle only with those of its length, and nothing is padded.
     """
     query_rows = _rows_by_sequence(query_lengths)
     key_rows = _rows_by_sequence(key_lengths)
     shapes = []
     joined = []
-    for width, members in _group_by_width(query_lengths, key_lengths, is_exact):
+    groups = _group_by_width(query_lengths, key_lengths, is_exact)
+    for (width, is_rounded), members in groups.items():
+        most = max(query_lengths[number] for number in members)
+        if most == 0:
+            continue  # none of these sequences has a query
         # (sequences, width): the row of each key and query, -1 where there is none
-        keys = pad_sequence([key_rows[n] for n in members], True, -1)
-        if not is_exact:
-            keys = F.pad(keys, (0, width - keys.shape[1]), value=-1)
+        keys = _stack([key_rows[number] for number in members], width)
         queries = keys
         if query_lengths != key_lengths:
-            queries = pad_sequence([query_rows[n] for n in members], True, -1)
-        if not queries.numel():
-            continue  # none of these sequences has a query
-        is_key = keys >= 0
-        mask = None if bool(is_key.all()) else is_key[:, None, None]
+            columns = -(-most // _FEWEST_QUERIES) * _FEWEST_QUERIES
+            queries = _stack([query_rows[number] for number in members], columns)
+        mask = (keys >= 0)[:, None, None] if is_rounded else None
         shape = Rectangle(len(members), _as_rows(queries), _as_rows(keys), mask)
         shapes.append(shape)
         joined.append(queries.flatten())
@@ -380,14 +393,23 @@ def _rows_by_sequence(lengths: Sequence[int]) -> tuple[Tensor, ...]:
 
 def _group_by_width(
     query_lengths: Sequence[int], key_lengths: Sequence[int], is_exact: bool
-) -> Iterable[tuple[int, list[int]]]:
-    """Return the width of each rectangle with the numbers of its sequences."""
-    by_width: dict[int, list[int]] = {}
+) -> Mapping[tuple[int, bool], list[int]]:
+    """Return the numbers of the sequences of each rectangle, by its width and whether
+    that was rounded.
+    """
+    members_of: dict[tuple[int, bool], list[int]] = {}
     for number, length in enumerate(key_lengths):
         is_long = min(length, query_lengths[number]) > _LONG
-        width = length if is_exact and is_long else _round_up(length)
-        by_width.setdefault(width, []).append(number)
-    return by_width.items()
+        is_rounded = not (is_exact and is_long)
+        width = _round_up(length) if is_rounded else length
+        members_of.setdefault((width, is_rounded), []).append(number)
+    return members_of
+
+
+def _stack(rows: Sequence[Tensor], width: int) -> Int[Tensor, "sequences _"]:
+    """Stack the rows of sequences in a rectangle, with -1 where there is none."""
+    stacked = pad_sequence(list(rows), batch_first=True, padding_value=-1)
+    return F.pad(stacked, (0, width - stacked.shape[1]), value=-1)
 
 
 def _round_up(length: int) -> int:

@@ -216,6 +216,8 @@ class Engine:
         # what computes with packed weights; None: they are not packed
         self.backend: str | None = None
         self.packed: Sequence[Step] | None = None
+        # the packed projection of the embeddings; None: there is none
+        self.project: Linear | None = None
         # of each packed weight: its address, and how often it was written
         self.stamps: list[tuple[int, int]] = []
 
@@ -229,13 +231,24 @@ class Engine:
         num_tokens = len(batch.ids)
         order = None
         layout = Layout(batch)
-        yield (hidden := albert.embedding(batch).to(albert.dtype))
+        hidden = self.embed(albert, batch).to(albert.dtype)
+        yield hidden
         for number, step in enumerate(steps, start=1):
             if number == len(steps) and queries is not None:
                 ascending, order = queries.sort()
                 layout = Layout(batch, ascending)
             hidden = step(hidden, layout)
             yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
+
+    def embed(self, albert: Albert, batch: Batch) -> Float[Tensor, "tokens hidden"]:
+        """Return the projected embeddings, with the packed projection if there is
+        one.
+        """
+        if self.packed is None or self.project is None or torch.is_grad_enabled():
+            embedded: Tensor = albert.embedding(batch)
+            return embedded
+        rows = pad_rows(albert.embedding.look_up(batch))
+        return self.project(rows, None)[: len(batch.ids)]
 
     def steps(self, albert: Albert) -> Sequence[Step]:
         """Return the steps up to the depth of the encoder; drop packed weights if the
@@ -285,6 +298,12 @@ class Engine:
             has_int8 = is_int8(albert) and is_on_cpu and kernels_work()
             make = int8_steps if has_int8 else partial(make_steps, linear=packed_linear)
             self.packed = make(albert, extra=extra)
+            layer = albert.embedding.projection
+            self.project = None
+            if isinstance(layer, nn.Linear):
+                self.project = packed_linear(
+                    layer.weight, layer.bias, layer.weight.dtype, "linear"
+                )
             if self.backend != "torch" and is_on_cpu:
                 self.packed = add_graphs(
                     albert, self.packed, is_forced=self.backend == "onnxruntime"
@@ -295,7 +314,7 @@ class Engine:
         """Leave out packed weights, whose addresses and layouts belong to this process:
         a copy packs its own.
         """
-        return self.__dict__ | {"packed": None}
+        return self.__dict__ | {"packed": None, "project": None}
 
 
 def accelerate(albert: Albert) -> Engine:

@@ -121,6 +121,8 @@ def write_config(
             table["problem_type"] = head.problem_type
         if head.splitting != "words":
             table[_SPLITTING] = head.splitting
+    if head is not None and head.kind == "question-answering":
+        table["always_answers"] = bool(head.always_answers)
     if config.sharing != "all":
         table["sharing"] = config.sharing
     if not config.has_full_attention:
@@ -322,6 +324,8 @@ def read_head(folder: Path) -> HeadConfig | None:
             fields["problem_type"] = table.get("problem_type") or by_default
     if _SPLITTING in table:
         fields["splitting"] = table[_SPLITTING]
+    if kind == "question-answering":
+        fields["always_answers"] = table.get("always_answers")
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from litebert.config import AlbertConfig
+from litebert.config import AlbertConfig, HeadConfig
 from litebert.device import Device, move_network
 from litebert.errors import NoVocabularyError
 from litebert.fast import is_int8, pack, refuse_non_finite
@@ -51,8 +51,14 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.plugins import ATTENTION_KINDS
 from litebert.tokenizer import TOKENIZER_FILES, Tokenizer
 
-# parameters with one row per piece
+_MAY_FIND_NO_ANSWER = (
+    "This model's folder does not say whether it was trained on questions without an"
+    " answer (SQuAD 2.0): where the score of [CLS] is higher than that of every span, it"
+    ' finds no answer. If it was trained on SQuAD 1.1, set "always_answers": true in'
+    " config.json."
+)
 _BLOCKS = ("albert.attention.", "albert.feed_forward.")
+# parameters with one row per piece
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")
 
 
@@ -77,10 +83,11 @@ def read_folder(
     folder = locate(path_or_name)
     layout, config = read_layout(folder)
     weights = read_weights(folder)
+    head = _settle_nulls(read_head(folder), weights)
     model = build_network(
         weights.tensors,
         config,
-        read_head(folder),
+        head,
         pretraining_heads=read_pretraining_heads(folder),
         source=folder,
         layout=layout,
@@ -104,6 +111,8 @@ def read_folder(
             release(in_file)
     is_albert = layout is on_disk.ALBERT
     notes = model.notes + _notes_on(weights, config, folder, is_albert=is_albert)
+    if head is not None and head.kind == "question-answering":
+        notes += () if head.always_answers is not None else (_MAY_FIND_NO_ANSWER,)
     return read_beside(replace(model, notes=notes), folder)
 
 
@@ -124,6 +133,19 @@ def copy_used(network: Network, weights: Weights, dtype: torch.dtype) -> None:
             continue
         if tensor.untyped_storage().data_ptr() in mapped:
             tensor.data = tensor.data.clone()
+
+
+def _settle_nulls(head: HeadConfig | None, weights: Weights) -> HeadConfig | None:
+    """Return a head with what is known of the questions that it was trained on.
+
+    Hashed weights without this setting are from a litebert that had linear heads for
+    SQuAD 1.1 only.
+    """
+    if head is None or head.kind != "question-answering" or weights.unhashed:
+        return head
+    if head.always_answers is None:
+        return head.model_copy(update={"always_answers": True})
+    return head
 
 
 def read_shape(path_or_name: str | PathLike[str]) -> ModelFolder:
@@ -298,7 +320,7 @@ def start_from(
         for name in source.keys() & {*_BY_PIECE}:
             former = source[name]
             source[name] = torch.stack([former[list(ids)].mean(0) for ids in rows])
-    has_same_head = head_of(network) == loaded.head
+    has_same_head = _layers_of(head_of(network)) == _layers_of(loaded.head)
     kept_apart = () if has_same_head else ("head.", "exits.")
     taken = {
         name for name in source if name in target and not name.startswith(kept_apart)
@@ -310,6 +332,11 @@ def start_from(
         dropped=tuple(sorted(set(source) - taken)),
         notes=loaded.notes,
     )
+
+
+def _layers_of(head: HeadConfig | None) -> HeadConfig | None:
+    """Return a head without the setting that its layers do not depend on."""
+    return head and head.model_copy(update={"always_answers": None})
 
 
 def fill_gaps(model: ModelFolder) -> Network:

@@ -33,7 +33,7 @@ from litebert.tasks.kinds.choice import (
     MultipleChoice,
     question_texts,
 )
-from litebert.tasks.kinds.spans import SpanAnswering
+from litebert.tasks.kinds.spans import answers_with_spans
 from litebert.tasks.kinds.text import TextClassification
 
 NUM_POINTS = 50  # points of the Gauss-Legendre quadrature
@@ -376,8 +376,7 @@ def _answer(model: Model, answer: str | None, question: str, context: str) -> Qu
     if start < 0:
         raise _no_such(answer, "words of the context")
     network: Any = model.network
-    head = network.head_config
-    family: SpanAnswering = head.task_kind(head)
+    family = answers_with_spans(network.head_config)
     posed = _encode_part(model, "question", question).cut(
         slice(family.max_query_length)
     )

@@ -656,7 +656,8 @@ class Model:
         question.
 
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text
-        comes first. `no_answer` of each span is the probability that there is none. A
+        comes first. `no_answer` of each span is the probability that there is none, or
+        None from a model that was trained on answered questions only. A
         context of any length is read in overlapping windows.
         """
         return self.answer_all(
@@ -674,8 +675,9 @@ class Model:
         from litebert.tasks.finetuning import outputs_of
         from litebert.tasks.kinds.spans import (
             ConditionalSpanAnswering,
-            SpanAnswering,
+            NullableSpanAnswering,
             SpanExample,
+            answers_with_spans,
         )
 
         network, _ = self.begin(
@@ -687,8 +689,7 @@ class Model:
             for question, texts in asked
             for text in texts
         ]
-        head = network.head_config
-        family: SpanAnswering = head.task_kind(head)
+        family = answers_with_spans(network.head_config)
         top = inputs.require_count(top, "top")
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(
@@ -715,6 +716,19 @@ class Model:
                 nothing = float(empty.prod())
                 shares = 1 - empty
                 shares *= (1 - nothing) / (float(shares.sum()) or 1.0)
+            elif isinstance(family, NullableSpanAnswering):
+                # The softmax of the scores of all spans and of [CLS], which is the
+                # lowest of all windows, as within one context.
+                totals = [
+                    each.n_best[0].score - math.log(each.n_best[0].probability)
+                    for each in best
+                ]
+                null = min(family.nulls_of(best), default=math.inf)
+                if null == math.inf:  # no context has a word
+                    null = 0.0
+                every = torch.tensor([null, *totals], dtype=torch.float64)
+                nothing, *of_contexts = every.softmax(0).tolist()
+                shares = torch.tensor(of_contexts, dtype=torch.float64)
             else:
                 # the share of each context: the softmax of the scores of their best
                 # spans

@@ -68,6 +68,11 @@ class Embedding(nn.Module):
         """Embed every token; raise LB-451 if a sequence is longer than the position
         table.
         """
+        hidden: Tensor = self.projection(self.look_up(batch))
+        return hidden
+
+    def look_up(self, batch: Batch) -> Float[Tensor, "tokens embed"]:
+        """Return the normalised sum of the three embeddings, before the projection."""
         longest = max(batch.lengths)
         room = len(self.position.weight)
         if longest > room:
@@ -88,8 +93,8 @@ class Embedding(nn.Module):
             + self.position(batch.positions)
             + self.segment(batch.segments)
         )
-        hidden: Tensor = self.projection(self.dropout(self.norm(total)))
-        return hidden
+        normalised: Tensor = self.dropout(self.norm(total))
+        return normalised
 
 
 def attention_weights(

@@ -47,6 +47,7 @@ Candidates: TypeAlias = NDArray[np.float32]
 window, both inclusive.
 """
 
+_BEST_OF_WINDOW = 200  # spans kept of all spans of a window
 MAX_CONTEXT = 200_000
 """The longest context in a data set, in characters: all its windows are in memory at
 once.
@@ -320,19 +321,26 @@ NO_SPAN = ProposedSpan("", 0, 0, -1e6, -1e6)
 class SpanAnswer:
     """The answer to one question: its proposals, best first.
 
-    `null_score` (conditional head) is the logit of "no answer"; if it reaches
-    `threshold` (by default, even odds), no answer is given.
+    `null_score` is the logit of "no answer"; if it reaches `threshold` (by default,
+    even odds), no answer is given. A conditional head gives it; with a linear head, it
+    is the score of [CLS], `null_span_score`, minus that of the best proposal.
     """
 
     n_best: tuple[ProposedSpan, ...]
     null_score: float | None = None
     threshold: float | None = None
+    null_span_score: float | None = None
 
     @property
     def text(self) -> str:
         """The answer, empty if none is given."""
-        is_given = self.null_score is None or self.null_score < (self.threshold or 0.0)
-        return self.n_best[0].text if is_given else ""
+        best = self.n_best[0].text
+        threshold = self.threshold or 0.0
+        if self.null_score is None or self.null_score < threshold:
+            return best
+        # between equal scores of a linear head, the span is taken
+        is_tie = self.null_span_score is not None and self.null_score == threshold
+        return best if is_tie else ""
 
 
 def spans_of(
@@ -383,7 +391,9 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     """
 
     head: HeadConfig = field(
-        default_factory=lambda: HeadConfig(kind="question-answering")
+        default_factory=lambda: HeadConfig(
+            kind="question-answering", always_answers=True
+        )
     )
     max_query_length: int = 64
     doc_stride: int = 128
@@ -528,12 +538,19 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         outputs: Sequence[Output],
         /,
     ) -> SpanAnswer:
-        nulls = [
-            float(output[0, 2]) for output in outputs if self.of_no_window is not None
-        ]
+        nulls = [float(output[0, 2]) for output in outputs if self.has_nulls]
         return self._answer(
             spans_of(example.context, zip(windows, outputs, strict=True)), nulls
         )
+
+    @property
+    def has_nulls(self) -> bool:
+        """Whether row 0 of the outputs of each window is a null score."""
+        return self.of_no_window is not None
+
+    def nulls_of(self, answers: Sequence[SpanAnswer]) -> list[float]:
+        """Return the null scores of answers, as they are in the outputs."""
+        return [each.null_score for each in answers if each.null_score is not None]
 
     def _answer(
         self, best_first: Iterable[ProposedSpan], nulls: Sequence[float]
@@ -563,7 +580,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         spans = [
             span for each in answers for span in each.n_best if span != self.nothing
         ]
-        nulls = [each.null_score for each in answers if each.null_score is not None]
+        nulls = self.nulls_of(answers)
         return self._answer(sorted(spans, key=lambda span: -span.score), nulls)
 
     def averaged(self, answers: Sequence[SpanAnswer], /) -> SpanAnswer:
@@ -583,7 +600,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
                 [(span.start_score, span.end_score) for span in same], axis=0
             ).tolist()
             spans.append(replace(same[0], start_score=start_score, end_score=end_score))
-        nulls = [each.null_score for each in answers if each.null_score is not None]
+        nulls = self.nulls_of(answers)
         return self._answer(
             sorted(spans, key=lambda span: -span.score),
             [sum(nulls) / len(nulls)] if nulls else [],
@@ -726,6 +743,73 @@ class ConditionalSpanAnswering(SpanAnswering):
             if not name.endswith("total")
         }
         return shares | {"threshold": threshold}
+
+
+@dataclass(frozen=True)
+class NullableSpanAnswering(SpanAnswering):
+    """SQuAD 2.0 with a linear head, as most published models have it: no answer is
+    given where [CLS] scores higher, as start and end, than every span.
+
+    The null score of a question is the lowest of its windows. So do the original BERT
+    code (run_squad.py) and transformers (handle_impossible_answer), which compares all
+    spans, not only those of the likeliest starts and ends.
+    """
+
+    head: HeadConfig = field(
+        default_factory=lambda: HeadConfig(kind="question-answering")
+    )
+    num_starts: int = 512
+    num_ends: int = 512
+    nothing: ClassVar[ProposedSpan] = NO_SPAN
+
+    @property
+    def has_nulls(self) -> bool:
+        return True
+
+    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+        """Return the candidates of each window, the best ones only; row 0 is the score
+        of [CLS].
+        """
+        # (tokens, 2)
+        logits = network(batch).float().cpu().numpy()
+        is_question = (batch.segments == 0).cpu().numpy()  # (tokens,)
+        boundaries = np.cumsum(batch.lengths)[:-1]
+        found = []
+        for scores, of_question in zip(
+            np.split(logits, boundaries), np.split(is_question, boundaries), strict=True
+        ):
+            null = np.array([[0, 0, scores[0].sum(), 0]], dtype=np.float32)
+            # the pieces of the context, without the last [SEP]
+            first = int(of_question.sum())
+            start, end = scores[first:-1].T
+            starts = likeliest(start, self.num_starts)
+            candidates = self.candidates(starts, start[starts], end[None])
+            best = candidates[likeliest(candidates[:, 2:].sum(1), _BEST_OF_WINDOW)]
+            best[:, :2] += first
+            found.append(np.concatenate([null, best]))
+        return found
+
+    def nulls_of(self, answers: Sequence[SpanAnswer]) -> list[float]:
+        scores = [answer.null_span_score for answer in answers]
+        return [score for score in scores if score is not None]
+
+    def _answer(
+        self, best_first: Iterable[ProposedSpan], nulls: Sequence[float]
+    ) -> SpanAnswer:
+        answer = super()._answer(best_first, ())
+        if not nulls:  # a context without a word
+            return replace(answer, null_score=-NO_SPAN.score)
+        null = min(nulls)
+        best = answer.n_best[0].score
+        return replace(answer, null_score=null - best, null_span_score=null)
+
+
+def answers_with_spans(head: HeadConfig) -> SpanAnswering:
+    """Return the kind of task of a head that answers with spans."""
+    if head.kind == "question-answering" and not head.always_answers:
+        return NullableSpanAnswering(head)
+    kind: type[SpanAnswering] = head.task_kind
+    return kind(head)
 
 
 def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
