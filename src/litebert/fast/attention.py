@@ -362,11 +362,11 @@ def arrange(
         if most == 0:
             continue  # none of these sequences has a query
         # (sequences, width): the row of each key and query, -1 where there is none
-        keys = _stack([key_rows[number] for number in members], width)
+        keys = _stack_rows([key_rows[number] for number in members], width)
         queries = keys
         if query_lengths != key_lengths:
             columns = -(-most // _FEWEST_QUERIES) * _FEWEST_QUERIES
-            queries = _stack([query_rows[number] for number in members], columns)
+            queries = _stack_rows([query_rows[number] for number in members], columns)
         mask = (keys >= 0)[:, None, None] if is_rounded else None
         shape = Rectangle(len(members), _as_rows(queries), _as_rows(keys), mask)
         shapes.append(shape)
@@ -406,7 +406,7 @@ def _group_by_width(
     return members_of
 
 
-def _stack(rows: Sequence[Tensor], width: int) -> Int[Tensor, "sequences _"]:
+def _stack_rows(rows: Sequence[Tensor], width: int) -> Int[Tensor, "sequences _"]:
     """Stack the rows of sequences in a rectangle, with -1 where there is none."""
     stacked = pad_sequence(list(rows), batch_first=True, padding_value=-1)
     return F.pad(stacked, (0, width - stacked.shape[1]), value=-1)
