@@ -333,6 +333,23 @@ def read_head(folder: Path) -> HeadConfig | None:
         raise damaged_model("LB-661", what, describe_invalid(error)) from error
 
 
+def find_other_labels(folder: Path) -> str | None:
+    """Say where label2id of config.json contradicts id2label, which is used; None if it
+    does not.
+    """
+    table = _read(folder)
+    names = table.get("id2label")
+    numbers = table.get("label2id")
+    if not isinstance(names, dict) or not isinstance(numbers, dict):
+        return None
+    for number, name in names.items():
+        other = numbers.get(str(name))
+        if str(other) != number:
+            said = "nothing" if other is None else other
+            return f"id2label has {name!r} for {number}, and label2id {said} for it"
+    return None
+
+
 def settings_of_weights(config: AlbertConfig) -> list[str]:
     """Return the settings that weights are computed with, apart from their shapes.
 

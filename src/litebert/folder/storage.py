@@ -24,6 +24,7 @@ from litebert.folder.config import (
     CONFIG_FILE,
     changed_settings,
     doubts_about,
+    find_other_labels,
     read_head,
     read_layout,
     read_pretraining_heads,
@@ -50,6 +51,7 @@ from litebert.hub import locate
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.plugins import ATTENTION_KINDS
 from litebert.tokenizer import TOKENIZER_FILES, Tokenizer
+from litebert.tokenizer.tokenizer import find_other_vocabulary
 
 _MAY_FIND_NO_ANSWER = (
     "This model's folder does not say whether it was trained on questions without an"
@@ -113,7 +115,14 @@ def read_folder(
     notes = model.notes + _notes_on(weights, config, folder, is_albert=is_albert)
     if head is not None and head.kind == "question-answering":
         notes += () if head.always_answers is not None else (_MAY_FIND_NO_ANSWER,)
-    return read_beside(replace(model, notes=notes), folder)
+    model = read_beside(replace(model, notes=notes), folder)
+    # litebert writes equal vocabularies, and comparing them takes a tenth of a second
+    if weights.unhashed and model.tokenizer is not None:
+        other = find_other_vocabulary(folder, model.tokenizer.pieces)
+        if other is not None:
+            note = f"the vocabularies of this folder differ: {other}"
+            model = replace(model, notes=(*model.notes, note))
+    return model
 
 
 def copy_used(network: Network, weights: Weights, dtype: torch.dtype) -> None:
@@ -169,6 +178,8 @@ def read_beside(model: ModelFolder, folder: Path) -> ModelFolder:
     tokenizer = None
     vectors = None
     notes = model.notes
+    if label := find_other_labels(folder):
+        notes = (*notes, f"config.json contradicts itself: {label}. id2label is used.")
     # Without a usable tokenizer or vectors, the network can still be read; whoever
     # needs them calls `require_tokenizer` and `require_vectors`, which raise.
     with suppress(NoVocabularyError):

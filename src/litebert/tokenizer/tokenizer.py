@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -464,6 +465,40 @@ class UnknownPieces:
         return (
             f"{self.num_unknown / max(1, self.num_pieces):.2%} of pieces: {characters}"
         )
+
+
+def find_other_vocabulary(folder: Path, pieces: Sequence[str]) -> str | None:
+    """Say which vocabulary in a folder has other pieces than those that are used; None
+    if there is none.
+
+    Published folders often have the same pieces in several files. Special pieces, and
+    what was added at the end, may have other names there.
+    """
+    places = [folder / name for name in _VOCABULARIES]
+    there = [place for place in places if place.is_file()]
+    for path in there[1:]:  # the first one is used
+        try:
+            others = _listed_pieces(path)
+        except (LitebertError, UnicodeDecodeError, TypeError, ValueError, LookupError):
+            return f"{path.name} cannot be read"
+        for id_, (piece, other) in enumerate(zip(pieces, others, strict=False)):
+            is_special = other[:1] in ("[", "<") or piece[:1] in ("[", "<")
+            if piece != other and not is_special:
+                return f"in {path.name}, piece {id_:,} is {other!r}, not {piece!r}"
+    return None
+
+
+def _listed_pieces(path: Path) -> list[str]:
+    """Return the pieces of a vocab.txt or a tokenizer.json by id."""
+    look = f"ls -l {quote(str(path.parent))}"
+    if path.name != _PIPELINE:
+        data = files.read_capped(path, models.MAX_MODEL_BYTES, command=look)
+        return data.decode("utf-8").splitlines()
+    table: Any = files.read_json(path, command=look, limit=models.MAX_MODEL_BYTES)
+    vocabulary = table["model"]["vocab"]
+    if isinstance(vocabulary, dict):  # WordPiece: the id of each piece
+        return sorted(vocabulary, key=lambda piece: int(vocabulary[piece]))
+    return [str(piece) for piece, _ in vocabulary]  # Unigram: with its score
 
 
 def read_vocabulary(path: Path) -> theirs.VocabularyFile:
