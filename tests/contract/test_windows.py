@@ -5,6 +5,7 @@ This shows what the tests can show on Linux; nobody has run the suite on Windows
 """
 
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -49,6 +50,21 @@ def test_a_model_is_loaded_and_fills_and_embeds(tmp_path: Path, desk: Desk) -> N
     texts = desk.stories
     for _ in range(2):  # the second replaces the vectors of the first
         run(tmp_path, "embed", texts, *model, "--output", "v.npy", "--force")
+
+
+def test_any_character_goes_through_a_pipe(tmp_path: Path) -> None:
+    """Python writes to a pipe in the code page of Windows."""
+    text = "日本 [MASK] ━ 😀"
+    for encoding in ("cp1252", "ascii", "utf-8"):
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(
+            [sys.executable, "-m", "litebert", "fill", text, "--json"],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "━ 😀" in json.loads(done.stdout.decode("utf-8"))[0]["text"]
 
 
 def test_a_model_is_fine_tuned_quantized_and_replaced(

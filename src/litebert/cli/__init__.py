@@ -11,7 +11,8 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -196,10 +197,12 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell, as with >&-
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        _take_any_text(getattr(sys, name))
     keep_caches_in_ours()
     sys.exit(run(sys.argv[1:]))
 
 
+<<<<<<< HEAD
 def _unwind_on_signals() -> None:
     """Let a signal to stop raise an exception, so that unfinished files are removed.
 
@@ -212,6 +215,24 @@ def _unwind_on_signals() -> None:
 
 def _raise_interrupt(number: int, _: "FrameType | None") -> None:
     """Raise an exception that Python code can catch; a second signal ends the process
+=======
+def _take_any_text(stream: TextIO) -> None:
+    """Let a stream take every character: files and pipes get UTF-8, a terminal that is
+    not in UTF-8 gets escapes.
+
+    Windows writes to pipes in a code page of 256 characters.
+    """
+    if not isinstance(stream, TextIOWrapper):  # replaced by a Python program
+        return
+    if stream.isatty():
+        stream.reconfigure(errors="backslashreplace")
+    else:
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _raise_interrupt(_: int, __: "FrameType | None") -> None:
+    """Raise an exception that Python code can catch; a second Ctrl-C ends the process
+>>>>>>> 2d2444b9 (Output to a pipe is UTF-8, whatever the code page of the system is)
     at once.
     """
     for other in UNWINDING:
