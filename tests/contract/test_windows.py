@@ -94,8 +94,10 @@ def test_a_server_answers_and_ends_when_interrupted(tmp_path: Path, desk: Desk) 
     words = [*PROGRAM, "serve", f"own={desk.base}", "--port", "0", "--threads", "1"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         try:
-            port = int(process.stderr.readline().split(":")[2].split(",")[0])
-            assert "own is ready" in process.stderr.readline()
+            lines = iter(process.stderr.readline, "")
+            listening = next(line for line in lines if "listening on" in line)
+            port = int(listening.split(":")[2].split(",")[0])
+            assert any("own is ready" in line for line in lines)
             request = urllib.request.Request(
                 f"http://127.0.0.1:{port}/v1/embeddings",
                 json.dumps({"input": "Anna.", "model": "own"}).encode(),
