@@ -7,22 +7,25 @@ Windows, so they are imported before.
 """
 
 import asyncio
+import builtins
 import errno
 import multiprocessing.popen_spawn_posix
 import multiprocessing.resource_tracker  # noqa: F401
 import os
+import shutil
 import signal
 import stat
 import subprocess  # noqa: F401
 import sys
 import tempfile  # noqa: F401
 from pathlib import Path
+from types import ModuleType
 
 import sklearn  # noqa: F401
 import torch  # noqa: F401
 import uvicorn  # noqa: F401
 
-MODULES = ("grp", "pwd", "resource", "termios")
+MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
 # what signal of Windows has, and SIGKILL, with which the packages end processes here
 SIGNALS = {"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM", "SIGKILL"}
 FUNCTIONS = (
@@ -82,10 +85,11 @@ def change_files() -> None:
             raise OSError(errno.EBADF, "a folder")
         sync(descriptor)
 
+    shutil._use_fd_functions = False  # on Windows, rmtree opens no folders
     os.rename = rename_to_new
     os.replace = replace_file
-    # os.open = open_no_folder
-    # os.fsync = sync_written
+    os.open = open_no_folder
+    os.fsync = sync_written
 
 
 def change_signals() -> None:
@@ -104,8 +108,40 @@ def change_signals() -> None:
     asyncio.SelectorEventLoop.add_signal_handler = refuse
 
 
+class Renamed:
+    """A module that has another value under one name."""
+
+    def __init__(self, module: ModuleType, name: str, value: str) -> None:
+        self.__dict__["_module"] = module
+        self.__dict__[name] = value
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._module, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._module, name, value)
+
+
+def rename_system() -> None:
+    """Say to litebert, and to nothing else, that the system is Windows."""
+    real_import = builtins.__import__
+    renamed = {
+        "os": Renamed(os, "name", "nt"),
+        "sys": Renamed(sys, "platform", "win32"),
+    }
+
+    def find(name: str, names: object = None, *more: object, **how: object) -> object:
+        importer = (names or {}).get("__name__", "")
+        if name in renamed and importer.startswith("litebert"):
+            return renamed[name]
+        return real_import(name, names, *more, **how)
+
+    builtins.__import__ = find
+
+
 if __name__ == "__main__":
     hide()
+    rename_system()
     change_files()
     change_signals()
     if sys.argv[1] == "-c":

@@ -202,20 +202,6 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-<<<<<<< HEAD
-def _unwind_on_signals() -> None:
-    """Let a signal to stop raise an exception, so that unfinished files are removed.
-
-    An ignored signal, such as SIGHUP under nohup, stays ignored.
-    """
-    for number in UNWINDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _raise_interrupt)
-
-
-def _raise_interrupt(number: int, _: "FrameType | None") -> None:
-    """Raise an exception that Python code can catch; a second signal ends the process
-=======
 def _take_any_text(stream: TextIO) -> None:
     """Let a stream take every character: files and pipes get UTF-8, a terminal that is
     not in UTF-8 gets escapes.
@@ -230,9 +216,18 @@ def _take_any_text(stream: TextIO) -> None:
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _raise_interrupt(_: int, __: "FrameType | None") -> None:
-    """Raise an exception that Python code can catch; a second Ctrl-C ends the process
->>>>>>> 2d2444b9 (Output to a pipe is UTF-8, whatever the code page of the system is)
+def _unwind_on_signals() -> None:
+    """Let a signal to stop raise an exception, so that unfinished files are removed.
+
+    An ignored signal, such as SIGHUP under nohup, stays ignored.
+    """
+    for number in UNWINDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _raise_interrupt)
+
+
+def _raise_interrupt(number: int, _: "FrameType | None") -> None:
+    """Raise an exception that Python code can catch; a second signal ends the process
     at once.
     """
     for other in UNWINDING:
