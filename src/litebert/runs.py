@@ -276,6 +276,11 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
     key_measure: str
     last: MeasuredStep
     best: MeasuredStep
+    # what the vectors of the start model give before any training; None if they were
+    # not used
+    first: MeasuredStep | None = None
+    # which of them is in model/: the best evaluation if training added nothing
+    kept: Literal["last", "best"] = "last"
     num_evaluations: int = Field(alias="evaluations")
     seed: int | None = None
     start: str | None = None
@@ -283,6 +288,11 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
     # the measures of always predicting the most common training label
     baseline: dict[str, float] = {}
     doubts: tuple[str, ...] = ()  # reasons not to trust the last step
+
+    @property
+    def of_model(self) -> MeasuredStep:
+        """The measures of the model in model/."""
+        return self.best if self.kept == "best" else self.last
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -281,7 +281,7 @@ PLAIN = [
 NO_GAIN = [
     (
         "The model predicts 5.4% of the masked tokens; always giving the commonest gets"
-        " 5.4%: no gain over that."
+        " 5.4%: it has learned next to nothing."
     ),
     "no better than chance on 1,024 sequences.",
 ]

@@ -4,7 +4,7 @@ commands of `litebert runs`.
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
@@ -27,6 +27,7 @@ from litebert.files import (
     remove_folder,
 )
 from litebert.inference import Model
+from litebert.metrics import Spread
 from litebert.report import results as run_results
 from litebert.report.tables import Cell
 from litebert.report.training import REPORT_FILE, write_report
@@ -158,63 +159,35 @@ class Run(on_disk.Run):
         ends = [f"report  {page if page.is_file() else 'not written'}"]
         if self.kind != "fine-tuning":
             return "\n".join([f"model   {self.folder / 'model'}", *ends])
-        ends[:0] = [
-            f"model   {part.folder / 'model'}  (best evaluation:"
-            f" {part.folder / 'best'})"
-            for part in parts
-        ]
-        results = [each.outcome for each in parts if each.outcome]
-        if not results:  # result.json is gone
-            return "\n".join(ends)
-        last, best = run_results.ends_of(results).values()
-        number = len(results)
-        baseline = results[0].baseline
-        seeds = (
-            f"  seeds {', '.join(str(each.seed) for each in parts)}"
-            if self.seeds
-            else ""
-        )
-        lines = [f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}{seeds}"]
-        for name, each in last.items():
-            constant = f"{baseline[name]:>12.4f}" if name in baseline else " " * 12
-            spread = (
-                f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)"
-                * (number > 1)
-            )
-            lines.append(
-                f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}{constant}{spread}"
-            )
-        return "\n".join([*lines, *ends])
+        ends[:0] = [_model_line(part) for part in parts]
+        # result.json may be gone
+        results = [part.outcome for part in parts if part.outcome]
+        return "\n".join([*_result_lines(results, self.seeds), *ends])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Reasons not to trust the result, and the next command."""
+        """Which seeds are not finished, and the next command."""
         if self.plan is not None or self.exit_code or not self.finished:
             return ()
+        folder = self.finished[0].folder
+        verb = 'fill "A [MASK] text."'
+        if self.settings.get("distil.teacher"):
+            verb = 'embed "A text."'
+        command = f"litebert {verb} --model {folder / 'model'}"
         if self.kind == "fine-tuning":
-            advice = ""
-            command = (
-                f"litebert predict {self.finished[0].folder} --data FILE --output"
-                " answers"
-            )
-        else:
-            advice = ": train longer, or lower optim.learning_rate"
-            verb = (
-                'embed "A text."'
-                if self.settings.get("distil.teacher")
-                else 'fill "A [MASK] text."'
-            )
-            command = f"litebert {verb} --model {self.folder / 'model'}"
-        left = [
-            f"note    {each.folder} is not finished"
-            for each in self.seeds
-            if not each.is_finished
-        ]
-        doubts = (
-            each if "litebert" in each else f"{each}{advice}"
-            for each in run_results.doubts_of(self)
-        )
-        return (*left, *(f"warning {doubt}" for doubt in doubts), f"next    {command}")
+            command = f"litebert predict {folder} --data FILE --output answers"
+        unfinished = [run.folder for run in self.seeds if not run.is_finished]
+        notes = [f"note    {path} is not finished" for path in unfinished]
+        return (*notes, f"next    {command}")
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons not to trust the result, and what to do about them."""
+        doubts = run_results.doubts_of(self)
+        if self.kind == "fine-tuning":
+            return doubts
+        advice = ": train longer, or lower optim.learning_rate"
+        return [doubt if "litebert" in doubt else doubt + advice for doubt in doubts]
 
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
         """Return what --json prints."""
@@ -230,24 +203,70 @@ class Run(on_disk.Run):
         }
 
 
-def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
-    """Write the report of a finished run; print a line if there was nothing to do, or
-    if the run was stopped.
+def _model_line(run: on_disk.Run) -> str:
+    result = run.outcome
+    model = f"model   {run.folder / 'model'}"
+    if result is not None and result.kept == "best":
+        return f"{model}  (the best evaluation, at step {result.best.step:,})"
+    return f"{model}  (best evaluation: {run.folder / 'best'})"
+
+
+def _result_lines(
+    results: Sequence[on_disk.Result], seeds: Sequence[on_disk.Run]
+) -> list[str]:
+    """Return a table with a line for each measure: the ends of the runs beside what
+    they began with and what no learning gives.
     """
-    said = (
-        f"nothing was trained: what was asked for is already finished in {run.folder}"
-        if was_finished
-        else ""
-    )
+    if not results:
+        return []
+    last, best = run_results.ends_of(results).values()
+    # the start and the baseline do not depend on the seed
+    first = results[0].first
+    columns = {"last step": _medians(last), "best step": _medians(best)}
+    if first is not None:
+        columns["at start"] = first.values
+    columns["commonest"] = results[0].baseline
+    heading = f"{'':<24}" + "".join(f"{name:>12}" for name in columns)
+    if seeds:
+        numbers = [str(run.seed) for run in seeds if run.has_model]
+        heading += f"  seeds {', '.join(numbers)}"
+    lines = [heading]
+    for name, spread in last.items():
+        cells = [_cell(values.get(name)) for values in columns.values()]
+        line = f"{name:<24}{''.join(cells)}"
+        if len(results) > 1:
+            mean = f"mean {spread.mean:.4f} ± {spread.spread:.4f} (last)"
+            line += f"  median of {len(results)}; {mean}"
+        lines.append(line)
+    return lines
+
+
+def _medians(spreads: Mapping[str, Spread]) -> dict[str, float]:
+    return {name: spread.median for name, spread in spreads.items()}
+
+
+def _cell(value: float | None) -> str:
+    return " " * 12 if value is None else f"{value:>12.4f}"
+
+
+def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
+    """Write the report of a finished run, and say what a reader must know: reasons not
+    to trust the result, even if `quiet`; that nothing was left to do; that it stopped.
+    """
+    if was_finished and not quiet:
+        finished = f"what was asked for is already finished in {run.folder}"
+        say(f"nothing was trained: {finished}")
     if run.exit_code:
-        said = "stopped with a checkpoint; rerun the command to resume"
-    else:
-        try:
-            run.write_report()
-        except LitebertError as error:  # the model is written; only the report failed
-            said = f"{said}\n{error}".strip()
-    if said and not quiet:
-        say(said)
+        if not quiet:
+            say("stopped with a checkpoint; rerun the command to resume")
+        return run
+    try:
+        run.write_report()
+    except LitebertError as error:  # the model is written; only the report failed
+        if not quiet:
+            say(str(error))
+    for warning in run.warnings:
+        say(f"warning {warning}")
     return run
 
 

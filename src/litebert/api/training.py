@@ -320,14 +320,12 @@ def _run_folder(runs: str | Path, name: str) -> Path:
     return folder
 
 
-def _require_one_length(chosen: Settings, other: str) -> None:
-    lengths = {
-        name: chosen[name].value for name in (other, "train.steps") if name in chosen
-    }
+def _require_one_length(chosen: Settings, one: str, other: str = "train.steps") -> None:
+    lengths = {name: chosen[name].value for name in (one, other) if name in chosen}
     if len(lengths) == 2 and all(lengths.values()):  # 0 steps, or null, set nothing
         received = " and ".join(f"{name}={value}" for name, value in lengths.items())
         what = "the length of the run is set twice"
-        advice = f"omit {other}, or train.steps"
+        advice = f"omit {one}, or {other}"
         raise LitebertError("LB-106", what, received=received, next=advice)
 
 
@@ -416,6 +414,7 @@ def finetune(
         str | None, "A name, or a TOML file; by default, the task's recipe."
     ] = None,
     epochs: Annotated[float | None, "Passes over the data."] = None,
+    minutes: Annotated[float | None, "Train for about this long instead."] = None,
     name: Annotated[
         str | None, "Name of the run; by default, that of the task."
     ] = None,
@@ -465,12 +464,15 @@ def finetune(
             "data.columns": list(columns) or None,
             "data.problem": problem,
             "train.epochs": epochs,
+            "train.minutes": minutes,
         }
     )
     of_recipe = recipe_settings("finetune", recipe or task)
     given = given | overrides(settings)
     for layer in (of_recipe, given):
         _require_one_length(layer, "train.epochs")
+    _require_one_length(given, "train.minutes")
+    _require_one_length(given, "train.minutes", "train.epochs")
     if "train.epochs" in given:  # they override the steps of the recipe, too
         given = flags({"train.steps": 0}) | given
     chosen = (
@@ -538,10 +540,7 @@ def finetune(
                 f"  {name}": f"{len(held.examples):,}"
                 for name, held in prepared.held_out.items()
             },
-            "steps": (
-                f"{train.steps:,} steps of {train.batch_size} examples, evaluated every"
-                f" {train.eval_every:,}"
-            ),
+            "steps": _describe_steps(train),
             "rate": f"{rate}{of_head}",
             "commonest": without,
             "tokens": f"{prepared.mean_tokens * train.batch_size:,.0f} a step",
@@ -575,6 +574,15 @@ def finetune(
             if world.is_first
             else run
         )
+
+
+def _describe_steps(train: TrainConfig) -> str:
+    steps = f"{train.steps:,} steps"
+    if train.minutes is not None:
+        steps = f"as many steps as fit {format_duration(60 * train.minutes)}"
+    return (
+        f"{steps}, of {train.batch_size} examples, evaluated every {train.eval_every:,}"
+    )
 
 
 # ---- before fine-tuning --------------------------------------------------------------

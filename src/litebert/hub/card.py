@@ -192,7 +192,7 @@ def _training(run: Run, kept: str) -> dict[str, object]:
     origins = run.file.origins
     evaluated = run.evaluations[-1] if run.evaluations else MeasuredStep(step=0)
     if result:
-        evaluated = result.best if kept == "best" else result.last
+        evaluated = result.best if kept == "best" else result.of_model
 
     # The command: folders are private, so paths are reduced to names.
     if run.kind == "pretraining":

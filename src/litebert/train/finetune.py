@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
 from pydantic import JsonValue
@@ -24,12 +24,14 @@ from litebert.files import write_json, write_text
 from litebert.flops import forward_flops
 from litebert.folder import (
     ModelFolder,
+    SentenceVectors,
     hash_weights,
     read_folder,
     read_shape,
     start_from,
 )
 from litebert.folder.config import plugins_of, refusal_of
+from litebert.folder.storage import Start
 from litebert.hub import locate
 from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask
@@ -44,10 +46,13 @@ from litebert.tasks.finetuning import (
     add_teacher_logits,
     baseline,
     doubts,
+    doubts_of_training,
 )
-from litebert.tasks.kinds.family import Dataset, Example, Feature
-from litebert.tasks.kinds.text import SingleLabel, TextClassification
+from litebert.tasks.kinds.family import Dataset, Example, Family, Feature
+from litebert.tasks.kinds.similarity import Similarity
+from litebert.tasks.kinds.text import Regression, SingleLabel, TextClassification
 from litebert.tasks.named import open_dataset
+from litebert.tasks.probing import Probe, compare_starts, fit_head
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, measure_needs
 from litebert.train.loop import train
@@ -59,6 +64,8 @@ from litebert.train.run import (
     write_model,
 )
 
+# of texts whose cosines are trained
+TRAINED_VECTORS = SentenceVectors(pooling="mean", normalize=True)
 PROBED = 8  # the most features in the larger of a plan's two probes
 
 
@@ -81,29 +88,17 @@ def finetune(
     them.
     """
     with session(folder, world) as opened:
-        prepared = prepared or prepare(
-            resolved, group if group and not is_run(folder) else folder
-        )
-        # all processes use what the first one measured on its machine
-        config = FinetuneConfig.model_validate(
-            world.from_first(partial(prepared.config.model_dump, mode="json"))
-        )
-        prepared = replace(
-            prepared, resolved=Resolved(config, prepared.resolved.origins)
-        )
+        if prepared is None:
+            is_new_seed = group is not None and not is_run(folder)
+            prepared = prepare(resolved, group if group and is_new_seed else folder)
+        prepared = prepared.as_first(world)
+        config = prepared.config
         settings = config.train
-        key = prepared.key_measure
-        family = prepared.dataset.family
-        held_out = prepared.held_out
-        plugins = {
-            *plugins_used([(DATASETS, prepared.dataset.name)]),
-            *plugins_of(prepared.network_config, family.head),
-        }
         if begin(
             folder,
             prepared.resolved,
             data=prepared.data,
-            plugins=sorted(plugins),
+            plugins=prepared.plugins,
             group=group,
             world=world,
         ):
@@ -114,93 +109,131 @@ def finetune(
             threads(settings.threads),
             device.computing(dtype, is_deterministic=settings.deterministic),
         ):
-            network = prepared.network(
-                torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0))
-            )
+            seed = rng.torch_seed(settings.seed, "init", 0)
+            network = prepared.network(torch.Generator().manual_seed(seed))
             flops = 3.0 * forward_flops(
                 prepared.network_config,
                 seq_length=prepared.mean_tokens,
                 masked_share=0.0,
             )
-            log = RunLog(opened, settings, device, is_quiet, flops)
+            log = RunLog(
+                opened, settings, device, is_quiet, flops, baseline=prepared.baseline
+            )
             start = None
             if not config.model.random:
                 start = start_from(network, prepared.start_folder)
+            say_start(log, start)
             network.to(device.place).train()
-            if start is None:
-                log.say(
-                    "random weights, as configured: nothing was taken from the model"
-                )
-            else:
-                # list new and left-out modules; the parameters of a module are listed
-                # as one
-                for text, names in (
-                    ("new, not pretrained", start.fresh),
-                    ("left out", start.dropped),
-                ):
-                    if names:
-                        log.say(
-                            f"{text}:"
-                            f" {', '.join(sorted({name.rpartition('.')[0] for name in names}))}"
-                        )
-                for note in start.notes:
-                    log.say(f"note: {note}")
             optim = config.optim
             optimizer = build_optimizer(
                 optim, network.named_parameters(), head_scale=optim.head_rate_scale
             )
             teacher = config.teacher if config.teacher.run else None
             task = Finetuning(
-                network, family, prepared.features, held_out, settings, teacher, world
+                network,
+                prepared.dataset.family,
+                prepared.features,
+                prepared.held_out,
+                settings,
+                teacher,
+                world,
             )
-            model = ModelFolder(network, prepared.tokenizer, prepared.start.vectors)
+            if prepared.fits_head:
+                say_probe(log, fit_head(network, task.family, task.features))
+            model = ModelFolder(network, prepared.tokenizer, prepared.vectors)
+            key = prepared.key_measure
             if not train(task, config, log, optimizer, model, key_measure=key):
                 return opened.exit_code()
-        if not world.is_first:
-            return 0
-        # answers, result and cards first: a run that has its model is finished
-        with use_average(optimizer):
-            answers = dict[str, list[AnswerRow]]()
-            for name, given_answers in task.answers().items():
-                answers[name] = family.rows(held_out[name].examples, given_answers)
-                rows = (
-                    json.dumps(asdict(row), ensure_ascii=False) + "\n"
-                    for row in answers[name]
-                )
-                write_text(folder / "answers" / f"{name}.jsonl", "".join(rows))
-            evaluated = Run(folder).evaluations
-            result = Result(
-                task=prepared.dataset.name,
-                key_measure=key,
-                last=evaluated[-1],
-                best=max(evaluated, key=lambda row: row.values.get(key, -math.inf)),
-                num_evaluations=len(evaluated),
-                seed=settings.seed,
-                start=str(config.model.start),
-                fresh=() if start is None else start.fresh,
-                baseline=prepared.baseline,
-                doubts=doubts(
-                    key,
-                    evaluated[-1].values,
-                    prepared.baseline,
-                    answers,
-                    family.baseline,
-                ),
-            )
-            for line in result.doubts:
-                log.say(f"warning: {line}")
-            write_json(
-                folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True)
-            )
-            write_card(folder / "best")
-            write_model(folder / "model", model, has_card=True)
-            if model.head is not None:
-                say_what_opens(log, model.head)
-        return 0
+            if world.is_first:
+                fresh = () if start is None else start.fresh
+                with use_average(optimizer):
+                    write_result(folder, prepared, task, model, log, fresh)
+    return 0
+
+
+def write_result(
+    folder: Path,
+    prepared: "Prepared",
+    task: Finetuning[Any, Any],
+    model: ModelFolder,
+    log: RunLog,
+    fresh: tuple[str, ...],
+) -> None:
+    """Write answers, result and cards, and then the model: a run that has its model is
+    finished.
+    """
+    key = prepared.key_measure
+    family = prepared.dataset.family
+    evaluations = Run(folder).evaluations
+    last = evaluations[-1]
+    best = max(evaluations, key=lambda row: row.values.get(key, -math.inf))
+    kept: Literal["last", "best"] = "last"
+    if prepared.has_worthy_start and last.values[key] <= evaluations[0].values[key]:
+        # training made nothing better: the model is that of the best evaluation
+        kept = "best"
+        weights = read_folder(folder / "best").network.state_dict()
+        task.load(weights)
+    answers = dict[str, list[AnswerRow]]()
+    for name, split_answers in task.answers().items():
+        rows = family.rows(prepared.held_out[name].examples, split_answers)
+        lines = [json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows]
+        write_text(folder / "answers" / f"{name}.jsonl", "".join(lines))
+        answers[name] = rows
+    chosen = best if kept == "best" else last
+    found = doubts(key, chosen.values, prepared.baseline, answers, family.baseline)
+    if prepared.has_worthy_start:
+        found += doubts_of_training(key, evaluations[0].values, last.values, answers)
+    result = Result(
+        task=prepared.dataset.name,
+        key_measure=key,
+        last=last,
+        best=best,
+        first=evaluations[0] if prepared.has_worthy_start else None,
+        kept=kept,
+        num_evaluations=len(evaluations),
+        seed=prepared.config.train.seed,
+        start=str(prepared.config.model.start),
+        fresh=fresh,
+        baseline=prepared.baseline,
+        doubts=found,
+    )
+    write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
+    write_card(folder / "best")
+    write_model(folder / "model", model, has_card=True)
+    if model.head is not None:
+        say_what_opens(log, model.head)
+
+
+def say_start(log: RunLog, start: Start | None) -> None:
+    """Say which modules are new and which are left out; parameters of one module are
+    one entry.
+    """
+    if start is None:
+        log.say("random weights, as configured: nothing was taken from the model")
+        return
+    for text, names in (
+        ("new, not pretrained", start.fresh),
+        ("left out", start.dropped),
+    ):
+        modules = sorted({name.rpartition(".")[0] for name in names})
+        if modules:
+            log.say(f"{text}: {', '.join(modules)}")
+    for note in start.notes:
+        log.say(f"note: {note}")
+
+
+def say_probe(log: RunLog, probe: Probe) -> None:
+    log.say(
+        f"the head starts from a regression on the vectors of {probe.num_rows:,}"
+        f" examples (C {probe.strength:g}, by cross-validation)"
+    )
 
 
 def say_what_opens(log: RunLog, head: HeadConfig) -> None:
     """Say at the end of a run if transformers cannot open the head."""
+    if head.task_kind is Similarity:
+        log.say("note: sentence-transformers opens this model, too")
+        return
     reason = refusal_of(head)
     if reason:
         log.say(f"note: other programs do not open this model: {reason}")
@@ -230,6 +263,22 @@ class Prepared:
     held_out: Mapping[str, LabelledSet]
     baseline: dict[str, float]
     data: dict[str, JsonValue]  # what the run depends on, for run.json
+    fits_head: bool  # whether the head starts from a regression on the vectors
+
+    @property
+    def has_worthy_start(self) -> bool:
+        """Whether answers mean something before any training, so that it must add to
+        them.
+        """
+        return self.fits_head or self.dataset.family.starts_trained
+
+    def as_first(self, world: World) -> "Prepared":
+        """Return this with the settings of the first process: all use what it measured
+        on its machine.
+        """
+        dump = partial(self.config.model_dump, mode="json")
+        config = FinetuneConfig.model_validate(world.from_first(dump))
+        return replace(self, resolved=Resolved(config, self.resolved.origins))
 
     @property
     def config(self) -> FinetuneConfig:
@@ -243,6 +292,20 @@ class Prepared:
     @property
     def tokenizer(self) -> Tokenizer:
         return self.start.require_tokenizer()
+
+    @property
+    def vectors(self) -> SentenceVectors | None:
+        """How the model makes vectors: as the start model, or as they are trained."""
+        if self.dataset.family.starts_trained:
+            return TRAINED_VECTORS
+        return self.start.vectors
+
+    @property
+    def plugins(self) -> list[str]:
+        """The plug-ins that the run needs besides those that its settings name."""
+        of_data = plugins_used([(DATASETS, self.dataset.name)])
+        of_network = plugins_of(self.network_config, self.dataset.family.head)
+        return sorted({*of_data, *of_network})
 
     @property
     def mean_tokens(self) -> float:
@@ -280,156 +343,291 @@ class Prepared:
 def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     """Read the data and the model's shape, and choose the defaults; write nothing."""
     config = resolved.config
-    train = resolved.config.train
     start = read_shape(config.model.start)
-    tokenizer = start.require_tokenizer()
-    shape = start.config
     dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
-
-    # By default a classifier's head reads the mean of the tokens if the starting model
-    # makes its text vectors like this, since its [CLS] was not trained to hold the
-    # text. Otherwise, and in other tasks, the head reads [CLS].
-    pooling = config.model.pooling
-    is_of_texts = isinstance(dataset.family, TextClassification)
-    has_choice = is_of_texts and not train.exits
-    has_wrong_exits = train.exits and (
-        not is_of_texts or config.teacher.run is not None
-    )
-    if has_wrong_exits or (pooling == "mean" and not has_choice):
-        setting = "train.exits" if has_wrong_exits else "model.pooling=mean"
-        what = f"{dataset.name} cannot be trained with {setting}"
-        advice = f"omit {setting}"
-        received = (
-            f"{dataset.family.head.kind}, train.exits={train.exits},"
-            f" teacher.run={config.teacher.run}"
-        )
-        expected = (
-            "labels or scores of texts or pairs; and exits without a teacher or"
-            " model.pooling=mean"
-        )
-        raise LitebertError(
-            "LB-518", what, received=received, expected=expected, next=advice
-        )
-    weights = config.task.class_weights
-    head = dataset.family.head
-    fits = (
-        isinstance(dataset.family, SingleLabel)
-        and weights
-        and len(weights) == len(head.labels)
-    )
-    if weights and not (fits and min(weights) >= 0 < max(weights)):
-        what = "task.class_weights does not fit the task"
-        received = f"{[*weights]} for {head}"
-        expected = (
-            "a weight for each label, where a text has exactly one; none below 0, not"
-            " all 0"
-        )
-        raise LitebertError(
-            "LB-517",
-            what,
-            received=received,
-            expected=expected,
-            next="omit or correct it",
-        )
-    if pooling == "auto":
-        pooling = "mean" if has_choice and _gives_means(start) else "cls"
-    if pooling == "mean":
+    if may_be_similarity(config, dataset, start):
+        dataset = choose_similarity(config, dataset, start, folder)
+    require_fit(config, dataset)
+    reads_mean = _reads_mean(config, dataset, start)
+    if reads_mean:
         family = dataset.family
-        head = dataset.family.head.model_copy(update={"kind": "vector-classification"})
+        head = family.head.model_copy(update={"kind": "vector-classification"})
         dataset = replace(dataset, family=replace(family, head=head))
+    dropouts = {
+        name: getattr(config.model, name)
+        for name in DROPOUTS
+        if getattr(config.model, name) is not None
+    }
+    shape = start.config.model_copy(update=dropouts)
 
-    # the examples, each with the outputs of the teacher, which is not needed after this
-    data = Path(config.data.folder or str(config.data.train))
-    family = dataset.family
+    data = _data_path(config)
+    tokenizer = start.require_tokenizer()
     longest = min(config.task.max_length, shape.max_position_embeddings)
-    encode = partial(family.features, tokenizer=tokenizer, max_length=longest)
+    encode = partial(dataset.family.features, tokenizer=tokenizer, max_length=longest)
     examples = dataset.read(data, "train")
     features = encode(examples, training=True)
-    if not features:
-        what = f"there are no examples of {dataset.name} to train on in {data}"
-        raise LitebertError("LB-513", what, next=f"ls -l {data}")
-    given = {
-        name: value
-        for name in DROPOUTS
-        if (value := getattr(config.model, name)) is not None
-    }
-    shape = shape.model_copy(update=given)
+    require_features(features, dataset.name, data)
+    held_out = dict[str, LabelledSet]()
+    for split in dataset.dev_splits:
+        labelled = dataset.read(data, split)
+        held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
+
     described: dict[str, JsonValue] = {
         "tokenizer": tokenizer.hash,
         "task": dataset.name,
         **dataset.settled,
+        "start": None,
+        "shape of the start": shape.model_dump(mode="json", exclude_defaults=True),
     }
-    described["start"] = (
-        None if config.model.random else hash_weights(locate(config.model.start))
-    )
-    described["shape of the start"] = shape.model_dump(
-        mode="json", exclude_defaults=True
-    )
+    if not config.model.random:
+        described["start"] = hash_weights(locate(config.model.start))
     if config.teacher.run:
-        run = Path(config.teacher.run)
-        teacher = run / "model" if is_run(run) else locate(config.teacher.run)
+        teacher = _find_teacher(config.teacher.run)
         described["teacher"] = hash_weights(teacher)
-        taught = read_folder(teacher)
-        network = taught.network
-        move_network(network, choose_device(train.device))
-        longest = min(config.task.max_length, network.config.max_position_embeddings)
-        features = add_teacher_logits(
-            family,
-            features,
-            examples,
-            network,
-            taught.require_tokenizer(),
-            max_length=longest,
-        )
-    described |= {
-        "training examples": len({each.example for each in features}),
-        "training features": len(features),
-    }
+        features = _learn_from(teacher, config, dataset.family, features, examples)
+    described["training examples"] = len({feature.example for feature in features})
+    described["training features"] = len(features)
     described["train hash"] = _hash_examples(examples)
-    held_out = {}
-    for split in dataset.dev_splits:
-        labelled = dataset.read(data, split)
-        held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
-        described |= {
-            f"{split} examples": len(labelled),
-            f"{split} hash": _hash_examples(labelled),
-        }
+    for split, labelled_set in held_out.items():
+        described[f"{split} examples"] = len(labelled_set.examples)
+        described[f"{split} hash"] = _hash_examples(labelled_set.examples)
 
-    # the defaults that suit the network and the data, then steps, evaluations, and this
-    # machine's precision
-    suited = adapt_defaults(
-        resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean"
+    # a head that was trained for these labels starts as it is
+    has_same_head = start.head == dataset.family.head
+    fits_head = (
+        reads_mean
+        and dataset.family.has_linear_fit
+        and not config.model.random
+        and not has_same_head
     )
-    train = suited.config.train
-    steps = train.steps or max(
-        1, round(train.epochs * len(features) / train.batch_size)
-    )
-    precision = train.precision
-    # raises for a warm-up that is too long, before any work
-    build_schedule(suited.config.optim, total_steps=steps)
-    # every epoch
-    eval_every = train.eval_every or min(
-        math.ceil(len(features) / train.batch_size), steps
-    )
-    if precision in (None, "auto"):
-        recorded = Run(folder).settings.get("train.precision")
-        measured = choose_device(train.device).precision(precision)
-        precision = recorded or measured  # type: ignore[assignment]
-    train = train.model_copy(
-        update={"steps": steps, "eval_every": eval_every, "precision": precision}
-    )
-    model = config.model.model_copy(update={"pooling": pooling})
     return Prepared(
-        resolved=suited.fill_measured(
-            suited.config.model_copy(update={"model": model, "train": train})
+        resolved=settle_defaults(
+            resolved,
+            folder,
+            hidden_size=shape.hidden_size,
+            num_features=len(features),
+            reads_mean=reads_mean,
+            fits_head=fits_head,
+            family=dataset.family,
         ),
         network_config=shape,
         dataset=dataset,
         start=start,
         features=features,
         held_out=held_out,
-        baseline=baseline(family, examples, held_out),
+        baseline=baseline(dataset.family, examples, held_out),
         data=described,
+        fits_head=fits_head,
+    )
+
+
+def _data_path(config: FinetuneConfig) -> Path:
+    return Path(config.data.folder or str(config.data.train))
+
+
+def may_be_similarity(
+    config: FinetuneConfig, dataset: Dataset[Any, Any], start: ModelFolder
+) -> bool:
+    """Return whether two texts with a score may be trained as vectors: the user named
+    no kind of task, and the start model makes vectors.
+    """
+    is_own = dataset.train is not None and config.data.problem is None
+    is_plain = not config.model.random and config.teacher.run is None
+    return (
+        is_own
+        and is_plain
+        and type(dataset.family) is Regression
+        and _reads_mean(config, dataset, start)
+    )
+
+
+def choose_similarity(
+    config: FinetuneConfig,
+    dataset: Dataset[Any, Any],
+    start: ModelFolder,
+    folder: Path,
+) -> Dataset[Any, Any]:
+    """Return the data set as a task of vectors if their cosine starts better than a
+    regression; otherwise as it is.
+
+    A run that was begun keeps its choice.
+    """
+    similarity: Dataset[Any, Any] = open_dataset(
+        config.task, config.data.model_copy(update={"problem": "similarity"})
+    )
+    run = Run(folder)
+    recorded = run.file.data.get("problem")
+    if recorded is not None:
+        return similarity if recorded == "similarity" else dataset
+    examples = dataset.read(_data_path(config), "train")
+    if not examples or any(example.second is None for example in examples):
+        return dataset
+    head = dataset.family.head.model_copy(update={"kind": "vector-classification"})
+    regression = replace(dataset.family, head=head)
+    starts = compare_starts(
+        start,
+        cast("Regression", regression),
+        cast("Similarity", similarity.family),
+        examples,
+        max_length=min(config.task.max_length, start.config.max_position_embeddings),
+    )
+    values = (
+        f"Spearman {starts.cosine:.3f} for the cosine of the two vectors,"
+        f" {starts.regression:.3f} for a regression"
+    )
+    if starts.cosine < starts.regression:
+        note = f"before training: {values}; to train the vectors: --problem similarity"
+        return replace(dataset, notes=(*dataset.notes, note))
+    note = (
+        f"before training: {values}. So the vectors are trained, and answers are"
+        " cosines; for scores on the scale of the file: --problem regression"
+    )
+    return replace(similarity, notes=(*similarity.notes, note))
+
+
+def settle_defaults(
+    resolved: Resolved[FinetuneConfig],
+    folder: Path,
+    *,
+    hidden_size: int,
+    num_features: int,
+    reads_mean: bool,
+    fits_head: bool,
+    family: Family[Any, Any],
+) -> Resolved[FinetuneConfig]:
+    """Choose what the settings leave open: the defaults that suit network and data,
+    then steps, evaluations and this machine's precision.
+    """
+    suited = adapt_defaults(
+        resolved,
+        hidden_size,
+        num_features,
+        reads_mean=reads_mean,
+        fits_head=fits_head,
+        are_vectors=family.starts_trained,
+    )
+    train = suited.config.train
+    steps_per_epoch = num_features / train.batch_size
+    steps = train.steps or max(1, round(train.epochs * steps_per_epoch))
+    # raises for a warm-up that is too long, before any work
+    build_schedule(suited.config.optim, total_steps=steps)
+    eval_every = train.eval_every or min(math.ceil(steps_per_epoch), steps)
+    precision = train.precision
+    if precision in (None, "auto"):
+        recorded = Run(folder).settings.get("train.precision")
+        measured = choose_device(train.device).precision(precision)
+        precision = recorded or measured  # type: ignore[assignment]
+    settled = train.model_copy(
+        update={
+            "steps": steps,
+            "eval_every": eval_every,
+            "precision": precision,
+            "eval_at_start": (
+                train.eval_at_start or fits_head or family.starts_trained
+            ),
+        }
+    )
+    pooling = "mean" if reads_mean else "cls"
+    model = suited.config.model.model_copy(update={"pooling": pooling})
+    return suited.fill_measured(
+        suited.config.model_copy(update={"model": model, "train": settled})
+    )
+
+
+def _reads_mean(
+    config: FinetuneConfig, dataset: Dataset[Any, Any], start: ModelFolder
+) -> bool:
+    """Return whether a classifier reads the mean of the tokens.
+
+    By default it does if the starting model makes its text vectors like this, since its
+    [CLS] was not trained to hold the text. Otherwise, and in other tasks, the head
+    reads [CLS].
+    """
+    pooling = config.model.pooling
+    if pooling != "auto":
+        return pooling == "mean"
+    is_of_texts = isinstance(dataset.family, TextClassification)
+    if dataset.family.starts_trained:
+        return False  # its head has no layer
+    return is_of_texts and not config.train.exits and _gives_means(start)
+
+
+def require_fit(config: FinetuneConfig, dataset: Dataset[Any, Any]) -> None:
+    """Refuse exits, a pooling or class weights that the task cannot be trained with."""
+    family = dataset.family
+    exits = config.train.exits
+    is_of_texts = isinstance(family, TextClassification)
+    wrong = None
+    if exits and (not is_of_texts or config.teacher.run is not None):
+        wrong = "train.exits"
+    elif config.model.pooling == "mean" and (exits or not is_of_texts):
+        wrong = "model.pooling=mean"
+    if wrong is not None:
+        raise LitebertError(
+            "LB-518",
+            f"{dataset.name} cannot be trained with {wrong}",
+            received=(
+                f"{family.head.kind}, train.exits={exits},"
+                f" teacher.run={config.teacher.run}"
+            ),
+            expected=(
+                "labels or scores of texts or pairs; and exits without a teacher or"
+                " model.pooling=mean"
+            ),
+            next=f"omit {wrong}",
+        )
+    weights = config.task.class_weights
+    if not weights:
+        return
+    is_one_each = len(weights) == len(family.head.labels)
+    is_usable = min(weights) >= 0 < max(weights)
+    if not (isinstance(family, SingleLabel) and is_one_each and is_usable):
+        raise LitebertError(
+            "LB-517",
+            "task.class_weights does not fit the task",
+            received=f"{[*weights]} for {family.head}",
+            expected=(
+                "a weight for each label, where a text has exactly one; none below 0,"
+                " not all 0"
+            ),
+            next="omit or correct it",
+        )
+
+
+def require_features(features: Sequence[Feature], task: str, data: Path) -> None:
+    if not features:
+        raise LitebertError(
+            "LB-513",
+            f"there are no examples of {task} to train on in {data}",
+            next=f"ls -l {data}",
+        )
+
+
+def _find_teacher(teacher: str) -> Path:
+    run = Path(teacher)
+    return run / "model" if is_run(run) else locate(teacher)
+
+
+def _learn_from(
+    teacher: Path,
+    config: FinetuneConfig,
+    family: Family[Any, Any],
+    features: list[Feature],
+    examples: Sequence[Example],
+) -> list[Feature]:
+    """Return the features with the outputs of the teacher, which is not needed after
+    this.
+    """
+    model = read_folder(teacher)
+    network = model.network
+    move_network(network, choose_device(config.train.device))
+    return add_teacher_logits(
+        family,
+        features,
+        examples,
+        network,
+        model.require_tokenizer(),
+        max_length=min(config.task.max_length, network.config.max_position_embeddings),
     )
 
 

@@ -50,6 +50,7 @@ FREE_SETTINGS |= {"train.loader_workers"}
 # the longest silence before the first and a later line of progress
 FIRST_LINE_SECONDS = 4.0
 LATER_LINE_SECONDS = 30.0
+MOST_MEASURES = 5  # in a line of fine-tuning
 STATUS_SECONDS = 0.2  # between two updates of the progress bar
 
 
@@ -278,6 +279,8 @@ class RunLog:
     evaluation_seconds: float = 0.0  # of the last one
     total_steps: int = 0
     tokens: int = 0  # since the last report, or the beginning
+    # held-out measures of a fine-tuning without any learning
+    baseline: Mapping[str, float] = field(default_factory=dict)
     # the last report, or the beginning
     _since: float = field(default_factory=time.monotonic)
     _last_step: int = 0  # of that report
@@ -315,8 +318,10 @@ class RunLog:
             STATUS_SECONDS if is_live else self._patience
         ):
             return
-        left = self._left(step, (now - self._since) / (step - self._last_step))
-        line = f"step {step}/{total_steps}  left {left}  {self.device.peak_bytes() / 2**30:.1f} GB"
+        pace = (now - self._since) / (step - self._last_step)
+        left = self._left(step, pace)
+        used = self.device.peak_bytes() / 2**30
+        line = f"step {step}/{total_steps}  left {left}  {used:.1f} GB"
         if is_live:
             self._shown = now
             show_status(step, total_steps, line)
@@ -372,7 +377,8 @@ class RunLog:
         begun = time.monotonic()
         measures = evaluate()
         self._record({"kind": "eval", "step": step, **measures})
-        self.say(f"held out at {step}  {self._words(measures)}")
+        words = self._words(measures, with_baseline=True)
+        self.say(f"held out at {step}  {words}")
         if unknown := [
             name for name, value in measures.items() if not math.isfinite(value)
         ]:
@@ -409,23 +415,43 @@ class RunLog:
             files.append_line(folder / runs.METRICS_FILE, runs.line_of(row))
 
     def _left(self, step: int, pace: float) -> str:
-        if self.ends is not None:
-            return format_duration(max(0.0, self.ends - time.monotonic()))
-        steps = self.train.steps
-        every = self.train.eval_every
-        evaluations = (steps - 1) // every - step // every + 1
-        return format_duration(
-            max(0.0, pace * (steps - step) + evaluations * self.evaluation_seconds)
-        )
+        """Return the time to the end; a run by the clock may need more than its time
+        for the fewest steps of a run.
+        """
+        seconds = pace * (self.total_steps - step)
+        if self.ends is None:
+            steps = self.train.steps
+            every = self.train.eval_every
+            evaluations = (steps - 1) // every - step // every + 1
+            seconds += evaluations * self.evaluation_seconds
+        else:
+            by_clock = self.ends - time.monotonic()
+            seconds = by_clock if by_clock > 0 else seconds
+        return format_duration(seconds) if seconds >= 1 else "<1s"
 
-    def _words(self, measures: dict[str, float]) -> str:
+    def _words(self, measures: dict[str, float], *, with_baseline: bool = False) -> str:
+        """Return measures for a line, each beside its value without any learning."""
         known = [
             measure
             for measure in pretraining_measures()
             if measure.short and measure.name in measures
         ]
-        short = [measure.short.format(measures[measure.name]) for measure in known]
-        return " ".join(
-            short
-            or [f"{name} {value:.4g}" for name, value in list(measures.items())[:5]]
-        )
+        words = list[str]()
+        for measure in known:
+            text = measure.short.format(measures[measure.name])
+            chance = measure.chance
+            if isinstance(chance, str):
+                chance = measures.get(chance)
+            if with_baseline and chance is not None:
+                text += f" ({chance:.1%} without learning)"
+            words.append(text)
+        if words:
+            return " ".join(words)
+        for name, value in list(measures.items())[:MOST_MEASURES]:
+            text = f"{name} {value:.4g}"
+            if with_baseline and name in self.baseline:
+                text += f" ({self.baseline[name]:.4g})"
+            words.append(text)
+        if with_baseline and self.baseline:
+            words.append("(without learning)")
+        return " ".join(words)

@@ -83,6 +83,10 @@ class Family(ABC, Generic[Example, Answer]):
     """What `constant` always answers, in words."""
     key_measure: ClassVar[str] = "accuracy"
     """The measure by which evaluations are compared."""
+    has_linear_fit: ClassVar[bool] = False
+    """Whether a new head on vectors starts from a regression, by `linear`."""
+    starts_trained: ClassVar[bool] = False
+    """Whether the start model answers before any training: its vectors do."""
 
     @abstractmethod
     def texts(self, example: Example, /) -> tuple[str, ...]:

@@ -29,6 +29,13 @@ from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import Activation, Feature, Output, Scoring
+from litebert.tasks.kinds.linear import (
+    LinearLayer,
+    Rows,
+    fit_scores,
+    fit_sigmoids,
+    fit_softmax,
+)
 from litebert.tasks.own.cells import (
     MISSING,
     NO_LABEL,
@@ -153,6 +160,14 @@ class TextClassification(Scoring[TextExample, Scores]):
         none.
         """
 
+    def linear(
+        self, rows: Rows, targets: Output, weights: Rows, strength: float
+    ) -> LinearLayer:
+        """Fit the layer of a head in closed form, if the kind `has_linear_fit`;
+        `targets` has one row for each of `rows`.
+        """
+        raise NotImplementedError
+
     # What all kinds have in common
 
     def texts(self, example: TextExample, /) -> tuple[str, ...]:
@@ -247,6 +262,7 @@ class SingleLabel(TextClassification):
     """
 
     class_weights: tuple[float, ...] | None = None
+    has_linear_fit: ClassVar[bool] = True
     problem_type: ClassVar[str] = "single_label_classification"
     refusal: ClassVar[str] = ""
 
@@ -268,6 +284,13 @@ class SingleLabel(TextClassification):
     def log_values(self, logits: Tensor) -> Tensor:
         return logits.log_softmax(-1)
 
+    def linear(
+        self, rows: Rows, targets: Output, weights: Rows, strength: float
+    ) -> LinearLayer:
+        labels = targets[:, 0].astype(np.int64)
+        num_labels = len(self.head.labels)
+        return fit_softmax(rows, labels, weights, strength, num_labels=num_labels)
+
     def measured(
         self, labels: Sequence[Label], values: NDArray[np.floating]
     ) -> dict[str, float]:
@@ -288,6 +311,7 @@ class MultiLabel(TextClassification):
     probability for each.
     """
 
+    has_linear_fit: ClassVar[bool] = True
     key_measure: ClassVar[str] = "micro_f1"
     problem_type: ClassVar[str] = "multi_label_classification"
     activation: ClassVar[Activation] = "sigmoid"
@@ -336,6 +360,11 @@ class MultiLabel(TextClassification):
     def log_values(self, logits: Tensor) -> Tensor:
         return F.logsigmoid(logits)
 
+    def linear(
+        self, rows: Rows, targets: Output, weights: Rows, strength: float
+    ) -> LinearLayer:
+        return fit_sigmoids(rows, targets.astype(np.int64), weights, strength)
+
     def measured(
         self, labels: Sequence[Label], values: NDArray[np.floating]
     ) -> dict[str, float]:
@@ -365,6 +394,7 @@ class Regression(TextClassification):
     """
 
     is_number: ClassVar[bool] = True
+    has_linear_fit: ClassVar[bool] = True
     baseline: ClassVar[str] = "the mean score"
     key_measure: ClassVar[str] = "pearson"
     problem_type: ClassVar[str] = "regression"
@@ -416,6 +446,11 @@ class Regression(TextClassification):
         soften.
         """
         return F.mse_loss(logits, wanted, reduction="none").mean(1)
+
+    def linear(
+        self, rows: Rows, targets: Output, weights: Rows, strength: float
+    ) -> LinearLayer:
+        return fit_scores(rows, targets[:, 0].astype(np.float64), weights, strength)
 
     def log_values(self, logits: Tensor) -> Tensor:
         return logits
@@ -602,10 +637,11 @@ class TextRows(RowReading[TextExample, Scores]):
 
     @cached_property
     def family(self) -> TextClassification:
+        kind = self.kind.heads[0]
+        if not TASK_HEADS[kind].has_labels:
+            return self.kind(HeadConfig(kind=kind))
         head = HeadConfig(
-            kind=self.kind.heads[0],
-            labels=self.labels,
-            problem_type=self.kind.problem_type,
+            kind=kind, labels=self.labels, problem_type=self.kind.problem_type
         )
         return self.kind(head)
 
@@ -685,6 +721,14 @@ class VectorHead(nn.Module):
         self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
     ) -> Float[Tensor, "sequences outputs"]:
         """Return the logits of each sequence."""
+        rows = self.rows(hidden, batch)
+        logits: Tensor = self.dense(F.dropout(rows, self.dropout_prob, self.training))
+        return logits
+
+    def rows(
+        self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
+    ) -> Float[Tensor, "sequences three_hidden"]:
+        """Return what the layer reads of each sequence."""
         num_texts = len(batch.lengths)
         # of each token: which half of which sequence
         place = 2 * sequence_of(batch) + batch.segments.clamp(max=1)
@@ -694,10 +738,7 @@ class VectorHead(nn.Module):
         # (sequences, hidden) each
         first, second = sums.view(num_texts, 2, -1).unbind(1)
         has_token = batch.segments.new_zeros(2 * num_texts).index_fill(0, place, 1)
-        # (sequences, 3 hidden)
-        rows = vector_rows(first, second, has_token[1::2, None])
-        logits: Tensor = self.dense(F.dropout(rows, self.dropout_prob, self.training))
-        return logits
+        return vector_rows(first, second, has_token[1::2, None])
 
 
 def vector_rows(

@@ -1,0 +1,147 @@
+"""Vectors of texts, trained on pairs with a score: the cosine of two vectors must rank
+the pairs as the scores do.
+
+Each text is read alone, so the result is a model of vectors, not of pairs: it embeds,
+compares and searches, and sentence-transformers opens it. Unlike a regression it keeps
+no scale: answers are cosines.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.nn import Batch, TaskHead, pool_rows
+from litebert.plugins import TASK_HEADS, TASK_KINDS
+from litebert.tasks.kinds.family import Feature, frame_ids
+from litebert.tasks.kinds.text import (
+    Label,
+    Regression,
+    Scores,
+    TextExample,
+)
+from litebert.tokenizer import Tokenizer
+
+# How sharply CoSENT compares cosines, which differ by less than 2
+# (https://kexue.fm/archives/8847; the default of sentence-transformers, too).
+SHARPNESS = 20.0
+
+
+class MeanVector(nn.Module):
+    """The vector of each text: the mean of its tokens. It has no parameters."""
+
+    def forward(
+        self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
+    ) -> Float[Tensor, "sequences hidden"]:
+        """Return one vector for each sequence."""
+        return pool_rows(hidden, batch, "mean")
+
+
+@dataclass(frozen=True)
+class Similarity(Regression):
+    """The answer to a pair is the cosine of the vectors of its texts."""
+
+    heads: ClassVar[tuple[str, ...]] = ("text-vectors",)
+    verb: ClassVar[str] = "embed"
+    has_linear_fit: ClassVar[bool] = False
+    starts_trained: ClassVar[bool] = True
+    has_several_sequences: ClassVar[bool] = True
+    baseline: ClassVar[str] = "the same cosine"
+    key_measure: ClassVar[str] = "spearman"
+    problem_type: ClassVar[str] = ""
+    refusal: ClassVar[str] = ""  # other programs read its encoder, and take the mean
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("cosine",)
+
+    def features(
+        self,
+        examples: Sequence[TextExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> list[Feature]:
+        """Frame both texts of each pair alone: [CLS] A [SEP], [CLS] B [SEP]."""
+        texts = [
+            text for example in examples for text in (example.first, _second(example))
+        ]
+        beginnings = [tokenizer.beginning(text, max_length) for text in texts]
+        pieces = tokenizer.encode_ids(beginnings)
+        features = []
+        for number, example in enumerate(examples):
+            framed = [
+                frame_ids(tokenizer, ids, None, max_length=max_length)
+                for ids in pieces[2 * number : 2 * number + 2]
+            ]
+            ids, segments = zip(*framed, strict=True)
+            target = self.target(example) if training else None
+            features.append(Feature(ids, segments, target, number))
+        return features
+
+    def by_example(
+        self, logits: Float[Tensor, "sequences hidden"]
+    ) -> Float[Tensor, "pairs 1"]:
+        """Return the cosine of each pair of vectors."""
+        return F.cosine_similarity(logits[0::2], logits[1::2])[:, None]
+
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return CoSENT for each pair; it compares the pairs that are computed at once.
+
+        It is log(1 + sum of exp(20 (cosine of j - cosine of i))) over all i, j where
+        pair i has the higher score. All pairs of a batch have the same loss, so that
+        its mean is the loss.
+        """
+        cosines = SHARPNESS * logits[:, 0]
+        scores = targets.view(-1)
+        is_higher = scores[:, None] > scores[None, :]  # (i, j)
+        excess = cosines[None, :] - cosines[:, None]
+        wrong = excess.masked_fill(~is_higher, -torch.inf).reshape(-1)
+        # the 1 of log(1 + ...)
+        loss = torch.cat([wrong.new_zeros(1), wrong]).logsumexp(0)
+        return loss.expand(len(cosines))
+
+    def measured(
+        self, labels: Sequence[Label], values: NDArray[np.floating]
+    ) -> dict[str, float]:
+        measures = super().measured(labels, values)
+        # cosines and scores have different scales
+        return {name: measures[name] for name in ("spearman", "pearson")}
+
+    def named(self, _: Scores) -> tuple[str, ...]:
+        return ()
+
+    def in_words(
+        self, _: TextExample, answer: Scores, /
+    ) -> tuple[str, float | None, float | None]:
+        (cosine,) = answer.values
+        return f"{cosine:.4g}", None, None
+
+
+def _second(example: TextExample) -> str:
+    return example.second or ""
+
+
+def _make(_: AlbertConfig, __: HeadConfig) -> nn.Module:
+    return MeanVector()
+
+
+TASK_HEADS.add(
+    "text-vectors",
+    TaskHead(
+        make=_make,
+        reads="texts",
+        purpose="turns texts into vectors",
+        pipeline="sentence-similarity",
+        class_name="TextVectors",
+    ),
+)
+TASK_KINDS.add("similarity", Similarity)

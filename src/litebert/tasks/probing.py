@@ -1,0 +1,169 @@
+"""The start of a new head: a linear regression on the vectors of the start model.
+
+Fine-tuning from random heads first undoes what the vectors know. So the layer of the
+head is fitted while the encoder stays as it is, and training goes on from there (linear
+probing, then fine-tuning: Kumar et al. 2022, arXiv 2202.10054).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from litebert.folder import ModelFolder, start_from
+from litebert.nn import AlbertForTask, Batch
+from litebert.tasks.finetuning import outputs_of
+from litebert.tasks.kinds.family import Family, Feature, Output, targets_of
+from litebert.tasks.kinds.linear import Rows
+from litebert.tasks.kinds.text import (
+    Regression,
+    TextClassification,
+    TextExample,
+    VectorHead,
+    label_of,
+)
+
+Item = TypeVar("Item")
+
+# The data against the penalty. On rows of unit variance the best is from 0.001 to 0.1,
+# depending on the task; tables of fewer than a hundred rows want more.
+STRENGTHS = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
+NUM_FOLDS = 5
+# More rows take more than a few seconds, and training sees all of them anyway.
+MAX_ROWS = 4_000
+# pairs that two ways to start are compared on
+MAX_COMPARED = 1_000
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How a head was fitted."""
+
+    num_rows: int
+    strength: float
+
+
+def fit_head(
+    network: AlbertForTask, family: Family[Any, Any], features: Sequence[Feature]
+) -> Probe:
+    """Set the layer of a head on vectors to the regression of the targets; the encoder
+    keeps its weights.
+    """
+    chosen = _evenly_spaced(features, MAX_ROWS)
+    head = network.head
+    assert isinstance(head, VectorHead), "other heads do not read vectors"
+    assert isinstance(family, TextClassification)
+    rows = np.array(outputs_of(network, _rows_read, chosen), dtype=np.float64)
+    targets = targets_of(chosen).numpy().reshape(len(chosen), -1)
+    weights = np.array([feature.weight for feature in chosen], dtype=np.float64)
+    # a single text leaves the columns of a pair at zero: they keep the weight 0
+    is_used = rows.any(0)
+    strength = choose_strength(family, rows[:, is_used], targets, weights)
+    layer = family.linear(rows[:, is_used], targets, weights, strength)
+    weight = np.zeros((len(layer.bias), rows.shape[1]))
+    weight[:, is_used] = layer.weight
+    with torch.no_grad():
+        head.dense.weight.copy_(torch.from_numpy(weight))
+        head.dense.bias.copy_(torch.from_numpy(layer.bias))
+    network.train()
+    return Probe(len(chosen), strength)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Spearman correlations with the scores of pairs, before any training."""
+
+    cosine: float
+    regression: float  # of each pair, from a regression on other pairs
+
+
+def compare_starts(
+    start: ModelFolder,
+    regression: Regression,
+    similarity: Regression,
+    examples: Sequence[TextExample],
+    *,
+    max_length: int,
+) -> Starts:
+    """Compare the cosine of the two vectors of each pair with a regression on what a
+    head on vectors reads.
+    """
+    chosen = _evenly_spaced(examples, MAX_COMPARED)
+    labels = [label_of(example) for example in chosen]
+    tokenizer = start.require_tokenizer()
+    pairs = similarity.features(chosen, tokenizer, max_length=max_length, training=True)
+    network = _started(start, similarity)
+    cosines = np.array(outputs_of(network, similarity.outputs, pairs))
+
+    joint = regression.features(chosen, tokenizer, max_length=max_length, training=True)
+    network = _started(start, regression)
+    rows = np.array(outputs_of(network, _rows_read, joint), dtype=np.float64)
+    targets = targets_of(joint).numpy().reshape(len(joint), -1)
+    weights = np.ones(len(joint))
+    strength = choose_strength(regression, rows, targets, weights)
+    scores = cross_validate(regression, rows, targets, weights, strength)
+    return Starts(
+        cosine=regression.measured(labels, cosines)["spearman"],
+        regression=regression.measured(labels, scores)["spearman"],
+    )
+
+
+def _started(start: ModelFolder, family: Family[Any, Any]) -> AlbertForTask:
+    assert start.source is not None, "a start is read from a folder"
+    network = AlbertForTask(start.config, family.head)
+    start_from(network, start.source)
+    return network
+
+
+def choose_strength(
+    family: TextClassification, rows: Rows, targets: Output, weights: Rows
+) -> float:
+    """Return the strength with the lowest loss in cross-validation."""
+    if len(rows) < 2:
+        return STRENGTHS[len(STRENGTHS) // 2]
+    flat = torch.from_numpy(targets.reshape(-1))
+    losses = list[float]()
+    for strength in STRENGTHS:
+        outputs = cross_validate(family, rows, targets, weights, strength)
+        logits = torch.from_numpy(outputs).float()
+        losses.append(float(family.losses_of(logits, flat).mean()))
+    return STRENGTHS[int(np.argmin(losses))]
+
+
+def cross_validate(
+    family: TextClassification,
+    rows: Rows,
+    targets: Output,
+    weights: Rows,
+    strength: float,
+) -> Rows:
+    """Return the outputs for each row, (rows, outputs), of a layer that was fitted on
+    the other folds.
+    """
+    # Neighbors go to different folds: files are often sorted by label.
+    fold_of = np.arange(len(rows)) % min(NUM_FOLDS, len(rows))
+    parts = dict[int, Rows]()
+    for fold in range(fold_of.max() + 1):
+        is_fitted = fold_of != fold
+        layer = family.linear(
+            rows[is_fitted], targets[is_fitted], weights[is_fitted], strength
+        )
+        parts[fold] = layer(rows[~is_fitted])
+    outputs = np.zeros((len(rows), parts[0].shape[1]))
+    for fold, part in parts.items():
+        outputs[fold_of == fold] = part
+    return outputs
+
+
+def _rows_read(network: AlbertForTask, batch: Batch) -> list[Output]:
+    head = network.head
+    assert isinstance(head, VectorHead)
+    rows = head.rows(network.albert(batch).float(), batch)
+    return list(rows.cpu().numpy())
+
+
+def _evenly_spaced(items: Sequence[Item], limit: int) -> list[Item]:
+    places = np.linspace(0, len(items) - 1, min(limit, len(items)))
+    return [items[place] for place in places.round().astype(int)]

@@ -1,0 +1,173 @@
+"""Fine-tuning starts from what the vectors of the start model know, and does not end
+with less.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import litebert
+from litebert.config import FinetuneConfig
+from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
+from litebert.nn import AlbertForPretraining
+from litebert.rng import random_bits
+from litebert.runs import Run
+from litebert.settings import Resolved, resolve, settings_from_words
+from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.train.finetune import finetune
+from tests.contract import shell
+from tests.networks import config_for
+
+COLORS = ("red", "blue", "green", "black")
+THINGS = ("ball", "river", "map", "house", "train", "garden")
+Configure = Callable[..., Resolved[FinetuneConfig]]
+
+
+def _phrase(number: int) -> tuple[str, str]:
+    return COLORS[number % 4], THINGS[number // 4 % 6]
+
+
+def _texts(number: int) -> str:
+    rows = ["text,label"]
+    for row in range(number):
+        color, thing = _phrase(row)
+        rows.append(f"a {color} {thing},{color}")
+    return "\n".join(rows) + "\n"
+
+
+def _pairs(first: int, last: int) -> str:
+    """Return pairs whose score is how many of two words they share."""
+    rows = ["sentence1,sentence2,score"]
+    for row in range(first, last):
+        one = _phrase(row)
+        other = _phrase(int(random_bits(1, str(row), 0)) % 24)
+        shared = sum(a == b for a, b in zip(one, other, strict=True))
+        rows.append(f"a {' '.join(one)},the {' '.join(other)},{shared + 0.5}")
+    return "\n".join(rows) + "\n"
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a model of text vectors with random weights, and tables of texts and
+    pairs.
+    """
+    folder = tmp_path_factory.mktemp("start")
+    (folder / "texts.csv").write_text(_texts(60), encoding="utf-8")
+    (folder / "new.csv").write_text(_texts(24), encoding="utf-8")
+    (folder / "pairs.csv").write_text(_pairs(0, 96), encoding="utf-8")
+    (folder / "others.csv").write_text(_pairs(96, 144), encoding="utf-8")
+    words = [*COLORS, *THINGS, "a the number 0 1 2 3 4 5 6 7 8 9"]
+    tokenizer = Tokenizer.from_model(train_tokenizer(words * 9, vocab_size=50))
+    config = config_for(tokenizer, max_position_embeddings=40, initializer_range=0.1)
+    network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(3))
+    model = ModelFolder(network, tokenizer, SentenceVectors(normalize=True))
+    write_folder(model, folder / "model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def configure(start: Path) -> Configure:
+    common = [
+        "task.name=table",
+        f"model.start={start / 'model'}",
+        "train.batch_size=12",
+        "train.log_every=2",
+        "train.save_every=2",
+    ]
+
+    def of(train: str, dev: str, *words: str) -> Resolved[FinetuneConfig]:
+        files = [f"data.train={start / train}", f"data.dev={start / dev}"]
+        return resolve(FinetuneConfig, settings_from_words([*common, *files, *words]))
+
+    return of
+
+
+def test_the_first_evaluation_is_a_regression_on_the_vectors(
+    tmp_path: Path, configure: Configure
+) -> None:
+    configured = configure("texts.csv", "new.csv", "train.steps=2")
+    for name in ("one", "two"):
+        assert finetune(configured, tmp_path / name, is_quiet=True) == 0
+    run = Run(tmp_path / "one")
+    first = run.evaluations[0]
+    assert first.step == 0 and first.values["accuracy"] > 0.9
+    result = run.outcome
+    assert result is not None and result.first is not None
+    assert result.first.values == first.values
+    assert result.baseline["accuracy"] == 0.25
+    rows = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("one", "two")]
+    losses = [
+        [json.loads(line).get("loss") for line in text.splitlines()] for text in rows
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_training_that_adds_nothing_is_said_and_the_better_model_is_kept(
+    tmp_path: Path,
+    start: Path,
+    configure: Configure,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("train.steps=3", "optim.learning_rate=0.5", "train.eval_every=1")
+    run = tmp_path / "run"
+    assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
+    result = Run(run).outcome
+    assert result is not None and result.kept == "best" and result.best.step == 0
+    accuracy = result.best.values["accuracy"]
+    assert result.last.values["accuracy"] < 0.9 < accuracy
+    doubts = [doubt for doubt in result.doubts if "added nothing" in doubt]
+    assert len(doubts) == 1
+    kept, best = (
+        read_folder(run / name).network.state_dict() for name in ("model", "best")
+    )
+    assert all(torch.equal(kept[name], best[name]) for name in best)
+    evaluated = litebert.evaluate(run, data=start / "new.csv", quiet=True)
+    assert evaluated.measures["dev"]["accuracy"] == accuracy
+    answers = (run / "answers" / "dev.jsonl").read_text().splitlines()
+    scores = [json.loads(line)["score"] for line in answers]
+    assert np.mean(scores) == pytest.approx(accuracy)
+
+
+def test_pairs_with_a_score_become_a_model_of_vectors(
+    tmp_path: Path, configure: Configure
+) -> None:
+    words = ("train.epochs=6", "optim.learning_rate=0.002", "data.problem=similarity")
+    run = tmp_path / "run"
+    assert (
+        finetune(configure("pairs.csv", "others.csv", *words), run, is_quiet=True) == 0
+    )
+    result = Run(run).outcome
+    assert result is not None and result.first is not None
+    assert result.key_measure == "spearman"
+    assert result.last.values["spearman"] > result.first.values["spearman"] + 0.05
+    model = litebert.load(run)
+    assert model.verbs == ("embed",)
+    texts = ["a red ball", "the red ball", "the green train"]
+    near, far = (float(model.similar(texts[0], text)) for text in texts[1:])
+    assert near > far
+    theirs = SentenceTransformer(str(run / "model"), device="cpu").encode(texts)
+    np.testing.assert_allclose(model.embed(texts), theirs, atol=1e-5)
+    evaluated = shell.litebert("evaluate", run, "--json").json
+    assert evaluated["dev"]["spearman"] == pytest.approx(result.last.values["spearman"])
+
+
+def test_the_better_start_decides_how_scored_pairs_are_trained(
+    tmp_path: Path, configure: Configure
+) -> None:
+    run = tmp_path / "run"
+    configured = configure("pairs.csv", "others.csv", "train.steps=2")
+    assert finetune(configured, run, is_quiet=True) == 0
+    problem = Run(run).file.data["problem"]
+    assert problem in ("similarity", "regression")
+    # resumed as it was begun
+    assert finetune(configured, run, is_quiet=True) == 0
+    named = configure(
+        "pairs.csv", "others.csv", "train.steps=2", "data.problem=regression"
+    )
+    assert finetune(named, tmp_path / "named", is_quiet=True) == 0
+    assert Run(tmp_path / "named").file.data["problem"] == "regression"
