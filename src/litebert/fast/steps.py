@@ -255,66 +255,86 @@ class Engine:
         originals have changed.
         """
         if albert.training:
-            self.backend = self.packed = None
+            self._unpack()
         if self.backend is None or torch.is_grad_enabled():
-            steps = make_steps(
-                albert, plain_linear, for_training=True, is_compiled=self.is_compiled
-            )[: albert.depth]
-            if not self.is_checkpointed:
-                return steps
-            return [partial(checkpoint, step, use_reentrant=False) for step in steps]
-
-        # Each call checks whether a weight was replaced or written to. It takes 20 us,
-        # a third of `parameters()`.
-        modules: list[nn.Module] = [albert]
-        for module in modules:  # the list grows as children are appended
-            modules += [
-                child for child in module._modules.values() if child is not None
-            ]
-        weights = [
-            weight
-            for module in modules
-            for weight in module._parameters.values()
-            if weight is not None
-        ]
-        stamps = [
-            (w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights
-        ]
+            return self._training_steps(albert)
+        stamps = _stamps_of(albert)
         if self.packed is not None and stamps != self.stamps:
-            self.backend = self.packed = None
-            return self.steps(albert)
+            self._unpack()
+            return self._training_steps(albert)
         if self.packed is None:
-            from litebert.fast.int8 import int8_steps, is_int8, kernels_work
-
             self.stamps = stamps
-            extra = tuple[Kernel, ...]()
-            is_on_cpu = device_of(albert).is_cpu
-            if self.backend != "torch" and is_on_cpu:
-                from litebert.fast.graphs import add_graphs, attention_graph
-
-                extra = (attention_graph(torch.get_num_threads()),)
-            # Without these kernels, which only CPUs have, rounded weights are used in
-            # the network's own precision.
-            has_int8 = is_int8(albert) and is_on_cpu and kernels_work()
-            make = int8_steps if has_int8 else partial(make_steps, linear=packed_linear)
-            self.packed = make(albert, extra=extra)
-            layer = albert.embedding.projection
-            self.project = None
-            if isinstance(layer, nn.Linear):
-                self.project = packed_linear(
-                    layer.weight, layer.bias, layer.weight.dtype, "linear"
-                )
-            if self.backend != "torch" and is_on_cpu:
-                self.packed = add_graphs(
-                    albert, self.packed, is_forced=self.backend == "onnxruntime"
-                )
+            self.packed = self._packed_steps(albert)
+            self.project = _packed_projection(albert)
         return self.packed[: albert.depth]
+
+    def _unpack(self) -> None:
+        self.backend = None
+        self.packed = None
+
+    def _training_steps(self, albert: Albert) -> Sequence[Step]:
+        """Return steps that gradients may pass through; their weights are cast anew,
+        since each training step changes them.
+        """
+        steps = make_steps(
+            albert, plain_linear, for_training=True, is_compiled=self.is_compiled
+        )[: albert.depth]
+        if not self.is_checkpointed:
+            return steps
+        return [partial(checkpoint, step, use_reentrant=False) for step in steps]
+
+    def _packed_steps(self, albert: Albert) -> Sequence[Step]:
+        """Return steps with weights in the layout of the fastest kernels here."""
+        from litebert.fast.int8 import int8_steps, is_int8, kernels_work
+
+        is_on_cpu = device_of(albert).is_cpu
+        # onnxruntime computes on the CPU alone
+        uses_graphs = is_on_cpu and self.backend != "torch"
+        extra = tuple[Kernel, ...]()
+        if uses_graphs:
+            from litebert.fast.graphs import add_graphs, attention_graph
+
+            extra = (attention_graph(torch.get_num_threads()),)
+        steps: Sequence[Step]
+        # Without these kernels, which only CPUs have, rounded weights are used in the
+        # network's own precision.
+        if is_int8(albert) and is_on_cpu and kernels_work():
+            steps = int8_steps(albert, extra=extra)
+        else:
+            steps = make_steps(albert, packed_linear, extra=extra)
+        if uses_graphs:
+            is_forced = self.backend == "onnxruntime"
+            steps = add_graphs(albert, steps, is_forced=is_forced)
+        return steps
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out packed weights, whose addresses and layouts belong to this process:
         a copy packs its own.
         """
         return self.__dict__ | {"packed": None, "project": None}
+
+
+def _packed_projection(albert: Albert) -> Linear | None:
+    """Return the packed projection of the embeddings; None if there is none."""
+    layer = albert.embedding.projection
+    if not isinstance(layer, nn.Linear):
+        return None
+    return packed_linear(layer.weight, layer.bias, layer.weight.dtype, "linear")
+
+
+def _stamps_of(albert: Albert) -> list[tuple[int, int]]:
+    """Return the address of each weight, and how often it was written: every call of a
+    packed network compares them, so this takes 20 us, a third of `parameters()`.
+    """
+    stamps = []
+    modules: list[nn.Module] = [albert]
+    for module in modules:  # the list grows as children are appended
+        modules += [child for child in module._modules.values() if child is not None]
+        for weight in module._parameters.values():
+            if weight is not None:
+                num_writes = 0 if weight.is_inference() else weight._version
+                stamps.append((weight.data_ptr(), num_writes))
+    return stamps
 
 
 def accelerate(albert: Albert) -> Engine:
