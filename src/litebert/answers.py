@@ -112,6 +112,8 @@ def _data_frame(answers: Sequence[Any]) -> "DataFrame":
         raise LitebertError(
             "LB-929", "a DataFrame needs pandas", next="pip install pandas"
         ) from error
+    if answers and isinstance(answers[0], Tagging):
+        answers = [Results(tagging.words) for tagging in answers]
     if answers and isinstance(answers[0], Results):
         parts = {
             number: _data_frame(each) for number, each in enumerate(answers) if each
@@ -219,6 +221,26 @@ class Tagged(Tabular):
     tag: str
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class Entity(Tabular):
+    """A name of one or several words, `start` to `end` in the text, and its kind."""
+
+    text: str
+    label: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Tagging(Tabular):
+    """The words of a text with their tags, and the entities that the tags mark, if they
+    do.
+    """
+
+    words: tuple[Tagged, ...]
+    entities: tuple[Entity, ...]
 
 
 @dataclass(frozen=True)

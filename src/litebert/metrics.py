@@ -9,7 +9,7 @@ values are 0. Without examples, all raise LB-430.
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import mean, median, stdev
@@ -128,6 +128,7 @@ class Spread:
 
 BEGIN = ("B", "S", "U")
 INSIDE = ("I", "E", "L")
+MARKS = tuple(f"{prefix}-" for prefix in BEGIN + INSIDE)
 LAST = ("E", "L", "S", "U")
 
 
@@ -168,6 +169,23 @@ def _entities_of_all(
         for number, tags in enumerate(sentences)
         for entity in entities(tags)
     }
+
+
+def named_entities(
+    tags: Sequence[str], labels: Collection[str]
+) -> list[tuple[str, int, int]]:
+    """Return kind, first tag and end (exclusive) of each entity of a sentence, given all
+    tags that a model has: BIO, BIOES, BILOU, or IO, in which neighbours with one tag are
+    one entity. Tags without O, such as parts of speech, mark none.
+
+    >>> named_entities(["PER", "PER", "O"], ["O", "PER"])
+    [('PER', 0, 2)]
+    """
+    if any(label[:2] in MARKS for label in labels):
+        return entities(tags)
+    if "O" not in labels:
+        return []
+    return entities([tag if tag == "O" else f"I-{tag}" for tag in tags])
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:

@@ -14,7 +14,7 @@ import pytest
 
 import litebert
 from litebert import LitebertError, Model
-from litebert.answers import Coherence, Results, Tagged
+from litebert.answers import Coherence, Results, Tagged, Tagging
 from litebert.inference.inputs import encode_blanks
 
 from .tiny import Desk, Random
@@ -122,7 +122,8 @@ def test_a_model_names_its_verbs_and_refuses_others(
 def test_a_text_without_a_word_breaks_no_verb(
     loaded: Callable[[str], Model], text: str
 ) -> None:
-    assert loaded("tags").tag(text) == loaded("spans").answer("Who?", text) == ()
+    assert loaded("tags").tag(text).words == ()
+    assert loaded("spans").answer("Who?", text) == ()
     with pytest.raises(LitebertError, match="choices"):
         loaded("choices").choose(text or "Who?", [])
     assert np.isfinite(loaded("base").embed([text, "Anna"])).all()
@@ -289,7 +290,7 @@ def test_answers_are_frozen_readable_and_convertible_to_tables(model: Model) -> 
         model.fill(["Anna [MASK].", "[MASK]."], top=2).to_pandas()["text_number"]
     ) == [0, 0, 1, 1]
     # a blank text has no words
-    some = Results([Results(), Results([Tagged("Anna", "NAME", 0, 4)])])
+    some = Results([Tagging((), ()), Tagging((Tagged("Anna", "NAME", 0, 4),), ())])
     row = {"text_number": 1, "word": "Anna", "tag": "NAME", "start": 0, "end": 4}
     assert some.to_pandas().to_dict("records") == [row]
     assert some.to_pandas()["start"].dtype == int

@@ -72,7 +72,7 @@ VERBS = {
     ),
     "embed": of_texts("embed", "base", set(), "32 numbers"),
     "classify": of_texts("classify", "reviews", {"labels", "values"}, "good"),
-    "tag": of_texts("tag", "tags", {"word", "tag", "start", "end"}, "/O"),
+    "tag": of_texts("tag", "tags", {"words", "entities"}, "/O"),
     "answer": Verb(
         "spans",
         [{"question": "Who left?", "context": text} for text in TEXTS],

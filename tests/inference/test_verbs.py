@@ -17,6 +17,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.inference import Model
 from litebert.inference.model import MAX_CHARACTERS
 from litebert.inference.verbs import VERBS as TABLE
+from litebert.metrics import named_entities
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.memory import run_in_child
@@ -118,18 +119,48 @@ def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(
 ) -> None:
     model = litebert.load(write_model(TAGS))
     for text in (" Anna walked. ", "  " + " ".join([CONTEXT] * 12)):
-        tagged = model.tag(text)
+        tagged = model.tag(text).words
         assert "".join(each.word for each in tagged) == text.replace(" ", "")
         assert [text[each.start : each.end] for each in tagged] == [
             each.word for each in tagged
         ]
-    assert [each.word for each in model.tag("दिल्ली में Mu\u0308nchen, a.b")] == [
+    assert [each.word for each in model.tag("दिल्ली में Mu\u0308nchen, a.b").words] == [
         "दिल्ली",
         "में",
         "Mu\u0308nchen",
         ",",
         "a.b",
     ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "tags"),
+    [
+        (("O", "B-LOC", "I-LOC", "B-PER"), "B-PER O B-LOC I-LOC"),
+        (("O", "S-PER", "B-LOC", "E-LOC"), "S-PER O B-LOC E-LOC"),
+        (("O", "U-PER", "B-LOC", "L-LOC"), "U-PER O B-LOC L-LOC"),
+        (("O", "PER", "LOC"), "PER O LOC LOC"),
+        (("NOUN", "VERB"), "NOUN VERB NOUN NOUN"),
+    ],
+)
+def test_entities_join_their_words_in_every_scheme(
+    labels: tuple[str, ...], tags: str
+) -> None:
+    wanted = [("PER", 0, 1), ("LOC", 2, 4)] if "O" in labels else []
+    assert named_entities(tags.split(), labels) == wanted
+
+
+def test_tag_gives_the_entities_of_a_text(write_model: Write) -> None:
+    model = litebert.load(write_model(TAGS))
+    text = "Anna walked. Bert found a ball."
+    for tagging in model.tag([text, text]):
+        for entity in tagging.entities:
+            assert entity.text == text[entity.start : entity.end]
+        tags = [tagged.tag for tagged in tagging.words]
+        found = named_entities(tags, model.network.head_config.labels)
+        assert [entity.label for entity in tagging.entities] == [
+            kind for kind, *_ in found
+        ]
 
 
 def test_no_question_has_no_choice_and_every_choice_is_a_text(

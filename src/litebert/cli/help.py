@@ -35,7 +35,7 @@ from litebert.answers import (
     Score,
     Shown,
     SpanFound,
-    Tagged,
+    Tagging,
 )
 from litebert.cli import HOMES, cli, function_of
 from litebert.cli.command import show, show_json
@@ -96,7 +96,7 @@ OUTPUTS: dict[str, Any] = {
     "order": Order | list[Join],
     "score": list[Score],
     "similar": Cosine,
-    "tag": list[list[Tagged]],
+    "tag": list[Tagging],
 }
 """The `--json` output of the verbs for typed texts; for a file, they print a line per
 row.

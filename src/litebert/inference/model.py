@@ -31,6 +31,7 @@ from litebert.config import Backend, Pooling, Precision
 from litebert.errors import LitebertError, RequestError, say
 from litebert.inference import inputs
 from litebert.inference.inputs import MASK, Texts
+from litebert.metrics import named_entities
 from litebert.plugins import TASK_KINDS, VERBS
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import replace_surrogates
@@ -560,15 +561,13 @@ class Model:
         return found[0] if isinstance(texts, str) else found
 
     @overload
-    def tag(self, texts: str) -> Results[answers.Tagged]: ...  # type: ignore[overload-overlap]
+    def tag(self, texts: str) -> answers.Tagging: ...  # type: ignore[overload-overlap]
     @overload
-    def tag(self, texts: Iterable[str]) -> Results[Results[answers.Tagged]]: ...
-    def tag(
-        self, texts: Texts
-    ) -> Results[answers.Tagged] | Results[Results[answers.Tagged]]:
-        """Return the tag of every word of each text, which is divided as the texts were
-        that the model was trained on; Chinese or Thai words need spaces between unless
-        it was trained on characters.
+    def tag(self, texts: Iterable[str]) -> Results[answers.Tagging]: ...
+    def tag(self, texts: Texts) -> answers.Tagging | Results[answers.Tagging]:
+        """Return the tag of every word of each text, and the entities that the tags
+        mark. A text is divided as the texts were that the model was trained on; Chinese
+        or Thai words need spaces between unless it was trained on characters.
         """
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.splitting import divide, has_undivided
@@ -583,27 +582,16 @@ class Model:
             )
         spans = [divide(text, splitting) for text in listed]
         family = TokenClassification(network.head_config)
-        both = zip(listed, spans, strict=True)
-        examples = [
-            TagExample("", tuple(text[start:end] for start, end in places))
-            for text, places in both
-        ]
-        answered = zip(
-            examples,
-            spans,
-            answer(network, self.tokenizer, family, examples),
-            strict=True,
-        )
-        found = Results(
-            Results(
-                answers.Tagged(word, family.head.labels[label], *span)
-                for word, span, label in zip(
-                    example.words, places, tags.best, strict=True
-                )
-            )
-            for example, places, tags in answered
-        )
-        return found[0] if isinstance(texts, str) else found
+        examples = list[TagExample]()
+        for text, places in zip(listed, spans, strict=True):
+            words = tuple(text[start:end] for start, end in places)
+            examples.append(TagExample("", words))
+        found = answer(network, self.tokenizer, family, examples)
+        taggings = list[answers.Tagging]()
+        for text, places, tags in zip(listed, spans, found, strict=True):
+            names = [family.head.labels[label] for label in tags.best]
+            taggings.append(_tagging(text, places, names, family.head.labels))
+        return taggings[0] if isinstance(texts, str) else Results(taggings)
 
     def choose(
         self, question: str, choices: Iterable[str], *, context: Context = ""
@@ -933,3 +921,23 @@ class Embeddings:
         prompt = self.model.vectors.prompt_for("query")
         vector: list[float] = self.model.embed(text, prompt=prompt).tolist()
         return vector
+
+
+def _tagging(
+    text: str,
+    places: Sequence[tuple[int, int]],
+    tags: Sequence[str],
+    labels: Sequence[str],
+) -> answers.Tagging:
+    """Return the words of a text with their tags, and the entities; `labels` are all
+    tags that the model has.
+    """
+    words = list[answers.Tagged]()
+    for (start, end), tag in zip(places, tags, strict=True):
+        words.append(answers.Tagged(text[start:end], tag, start, end))
+    entities = list[answers.Entity]()
+    for label, first, stop in named_entities(tags, labels):
+        start = words[first].start
+        end = words[stop - 1].end
+        entities.append(answers.Entity(text[start:end], label, start, end))
+    return answers.Tagging(tuple(words), tuple(entities))

@@ -17,6 +17,7 @@ from litebert.answers import (
     Order,
     Results,
     SpanFound,
+    Tagging,
 )
 from litebert.inference.inputs import compare
 from litebert.inference.model import Model
@@ -137,6 +138,12 @@ def _labels_line(row: Row, found: Classification) -> str:
     )
 
 
+def _tags_line(_: Row, found: Tagging) -> str:
+    words = "  ".join(f"{tagged.word}/{tagged.tag}" for tagged in found.words)
+    entities = [f"{entity.text} ({entity.label})" for entity in found.entities]
+    return "\n".join([words, *(f"  {entity}" for entity in entities)])
+
+
 def _vector_line(row: Row, vector: Sequence[float]) -> str:
     numbers = " ".join(f"{value:.3f}" for value in vector[:6])
     return (
@@ -236,7 +243,7 @@ _TABLE = (
             'tag(["The words of this text are tagged."])',
         ),
         answer=_method("tag"),
-        line=lambda _, found: "  ".join(f"{tag.word}/{tag.tag}" for tag in found),
+        line=_tags_line,
     ),
     Verb(
         name="answer",

@@ -116,7 +116,7 @@ ROUTES: dict[str, tuple[Any, Mapping[str, Any]]] = {
     "order": (Answer[Union[answers.Order, answers.Coherence]], JOINED),  # noqa: UP007
     "embed": (Answer[list[list[float]]], {"texts": FILMS}),
     "classify": (Answer[list[answers.Classification]], {"texts": FILMS}),
-    "tag": (Answer[list[list[answers.Tagged]]], {"texts": ["Ada lives in London."]}),
+    "tag": (Answer[list[answers.Tagging]], {"texts": ["Ada lives in London."]}),
     "choose": (
         Answer[answers.Choice],
         {"question": "Who left?", "choices": ["Ada", "Bert"], "context": PEOPLE},

@@ -117,7 +117,7 @@ const tag = {
   fields: [{ name: "texts", label: "Texts, one per line", rows: 4 }],
   examples: [{ texts: "Ada Lovelace lived in London ." }],
   calls: ({ texts }) => [["tag", { texts: lines(texts) }]],
-  show: ([found]) => found.map((words) => el("p", { class: "tagged", dir: "auto" }, ...words.map((one) => el(
+  show: ([found]) => found.map(({ words }) => el("p", { class: "tagged", dir: "auto" }, ...words.map((one) => el(
     "span", { class: one.tag === "O" ? "" : "on" }, one.word, el("small", {}, one.tag))))),
 };
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from litebert.config import HeadConfig, Splitting
 from litebert.errors import LitebertError
-from litebert.metrics import BEGIN, INSIDE, require_examples, tagging_measures
+from litebert.metrics import MARKS, require_examples, tagging_measures
 from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
 from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
@@ -91,14 +91,10 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         """F1 of entities if the tags mark entities, otherwise the share of right
         tags.
         """
-        marks = tuple(f"{prefix}-" for prefix in BEGIN + INSIDE)
-        return (
-            "f1"
-            if all(
-                label == "O" or label.startswith(marks) for label in self.head.labels
-            )
-            else "accuracy"
-        )
+        for label in self.head.labels:
+            if label != "O" and not label.startswith(MARKS):
+                return "accuracy"
+        return "f1"
 
     def features(
         self,
