@@ -332,8 +332,8 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
         if held_out:
             sizes += _file_sizes(held_out)
     except DamagedError as error:
-        what = error.what.replace(f"{path}/", "")  # the finding already names the path
-        message = f"{what}: {error.received}"
+        message = f"{error.what}: {error.received}"
+        message = message.replace(f"{path}/", "")  # the finding already names the path
         findings.add("damaged", str(path), message, advice=error.next)
         return CheckReport(findings.report(), {})
     if verify_only:
