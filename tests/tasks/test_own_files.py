@@ -365,6 +365,9 @@ KINDS: dict[str, Sequence[object]] = {
     "digit": ["5", "1", "5", "2"],
     "fraction": ["0.5", "2.25", "1.0", "4.75"],
     "letter": ["A", "B", "C", "D"],
+    "letter2": ["A", "B", "A", "A"],
+    "date": ["2024-01-01", "2024-01-02", "2024-01-01", "2024-01-02"],
+    "name": ["Anna Brown", "Bert Blue", "Carl Carlson", "Dora Doe"],
     "list": [["a", "b", "c", "d"]] * 4,
     "named": [{"label": ["A", "B"], "text": ["x", "y"]}] * 4,
     "span": [{"text": ["fine"], "answer_start": [11]}] * 4,
@@ -403,6 +406,11 @@ frage:long output:other -> texts: text=frage label=output
 sentence:long notes:other label:few mine:letter -> texts: text=notes label=mine | text label
 premise:long hypothesis:other label:few -> texts: text=premise label=label | text
 satz:long marken:other label:few -> words: tokens=satz tags=marken | tokens tags
+eins:long zwei:other urteil:few -> texts: text=eins second=zwei label=urteil
+Größe:few Anfrage:long Abteilung:letter2 -> texts: text=Anfrage label=Abteilung
+Date:date Customer-comment:long Tags:few Rating(1-5):digit -> texts: text=Customer-comment label=Rating(1-5)
+left-text:long right-text:other closeness:fraction -> texts: text=left-text second=right-text label=closeness
+Name:name Feedback:long SentimentLabel:few -> texts: text=Feedback label=SentimentLabel
 text:long toxic:few rude:few -> texts: text=text label=toxic,rude | label
 """  # noqa: E501
 
@@ -428,16 +436,10 @@ def test_the_roles_of_columns_are_guessed(line: str) -> None:
     ("columns", "words", "what", "advice"),
     [
         (
-            "eins:long zwei:other urteil:few",
-            "",
-            "LB-854.*eins and zwei",
-            "text=eins --column second=zwei",
-        ),
-        (
             "text:long one:few two:few",
             "",
             "LB-854.*one and two could be it",
-            "--column label=one",
+            "--column label=two",
         ),
         (
             "text:long one:truth two:truth",
@@ -445,7 +447,7 @@ def test_the_roles_of_columns_are_guessed(line: str) -> None:
             "LB-854.*one and two could be it",
             "--column label=one,two",
         ),
-        ("text:long $one:few $two:few", "", "LB-854", "--column 'label=$one'"),
+        ("text:long $one:few $two:few", "", "LB-854", "--column 'label=$two'"),
         (
             "words:long ner:other",
             "tokens=words label=ner",

@@ -39,9 +39,9 @@ from litebert.tasks.kinds.linear import (
 from litebert.tasks.own.cells import (
     MISSING,
     NO_LABEL,
-    are_labels,
     list_of,
     mark_of,
+    mean_words,
     number_of,
 )
 from litebert.tasks.own.cells import label_of as label_in
@@ -578,10 +578,14 @@ class TextRows(RowReading[TextExample, Scores]):
                 guess.found["second"] = (pair[1],)
         guess.find_usual(("text", "label", "id"))
         if not guess.found["text"]:
-            guess.require_one("text", guess.texts())
+            texts = guess.texts()
+            if _are_pair(guess, texts) and not guess.found.get("second"):
+                guess.found["text"] = (texts[0],)
+                guess.found["second"] = (texts[1],)
+            else:
+                guess.require_one("text", texts)
         if not guess.found["label"]:
-            free = guess.free_columns()
-            likely = [name for name in free if are_labels(guess.cells(name))]
+            likely = guess.likely_labels()
             if likely:
                 guess.require_one("label", likely)
 
@@ -684,6 +688,14 @@ def _usual_pair(guess: ColumnGuess) -> tuple[str, str] | None:
         if names[0] in free and names[1] in free:
             return str(names[0]), str(names[1])
     return None
+
+
+def _are_pair(guess: ColumnGuess, names: Sequence[str]) -> bool:
+    """Return whether two columns, and no more, have sentences of similar lengths."""
+    if len(names) != 2:
+        return False
+    lengths = [mean_words(guess.cells(name)) for name in names]
+    return min(lengths) >= 3 and max(lengths) <= 3 * min(lengths)
 
 
 def _is_marked(row: Row, name: str, place: str) -> bool:

@@ -174,6 +174,21 @@ def are_labels(cells: Sequence[object]) -> bool:
     return has_fractions or num_distinct * 2 <= len(filled)
 
 
+_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?").fullmatch
+
+
+def are_dates(cells: Sequence[object]) -> bool:
+    """Return whether all cells that are not empty are dates."""
+    filled = [text for text in map(text_of, cells) if text]
+    return bool(filled) and all(_DATE(text.strip()) for text in filled)
+
+
+def mean_words(cells: Sequence[object]) -> float:
+    """Return how many words texts have on average."""
+    texts = strings_of(cells)
+    return fmean(len(text.split()) for text in texts) if texts else 0.0
+
+
 def has_list(cells: Sequence[object]) -> bool:
     """Return whether any cell is a list, or a list written as text."""
     return any(list_of(cell) is not None for cell in cells)

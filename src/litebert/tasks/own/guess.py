@@ -11,8 +11,10 @@ from itertools import chain
 from litebert.errors import RequestError
 from litebert.reading.tables import Row
 from litebert.tasks.own.cells import (
+    are_dates,
     are_labels,
     have_words,
+    label_of,
     list_of,
     mark_of,
     split_of,
@@ -107,11 +109,12 @@ class ColumnGuess:
                 return
 
     def require_one(self, role: Role, candidates: Sequence[str]) -> None:
-        """Give a role to the only candidate; with none or several, raise: the user must
-        choose.
+        """Give a role to the only candidate, or the only one with a usual word in its
+        name; with none or several, raise: the user must choose.
         """
-        if len(candidates) == 1:
-            self.found[role] = tuple(candidates)
+        named = [name for name in candidates if has_usual_word(name, role)]
+        if len(named) == 1 or len(candidates) == 1:
+            self.found[role] = tuple(named or candidates)
             return
         which = "none looks like it"
         if candidates:
@@ -121,19 +124,37 @@ class ColumnGuess:
             f"it is unclear which column is the {role}: {which}",
             received=f"columns {', '.join(self.names)}",
             expected="a usual name, or exactly one column that looks like it",
-            next=self._advice(role, candidates),
+            next=self._advice(role, named or candidates),
         )
 
     def _advice(self, role: Role, candidates: Sequence[str]) -> str:
+        """Return the flag with the likeliest column: of labels the one with the fewest
+        values, and the last of several, where tables have what is to be learnt.
+        """
         if role == "text" and len(candidates) == 2:
             return pair_flags(candidates)
         names = tuple(candidates[:1])
-        if role == "label":
+        if role == "label" and candidates:
             marks = [name for name in self.free_columns() if self._has_marks(name)]
+            names = (min(reversed(candidates), key=self._num_values),)
             if len(marks) > 1:  # a column for each label
                 names = tuple(marks)
-        word = Columns({role: names or ("NAME",)}).words()[0]
+        if not names:
+            names = tuple(self.free_columns()[-1:]) or ("NAME",)
+        word = Columns({role: names}).words()[0]
         return f"--column {shlex.quote(word)}"
+
+    def _num_values(self, name: str) -> int:
+        return len({label_of(cell) for cell in self.cells(name)})
+
+    def likely_labels(self) -> list[str]:
+        """Return the free columns with a usual word in their names that are not texts;
+        else those that look like labels. Dates are none.
+        """
+        free = [name for name in self.free_columns() if not are_dates(self.cells(name))]
+        named = [name for name in free if has_usual_word(name, "label")]
+        named = [name for name in named if not have_words(self.cells(name))]
+        return named or [name for name in free if are_labels(self.cells(name))]
 
     def _has_marks(self, name: str) -> bool:
         return all(mark_of(cell) in (0, 1) for cell in self.cells(name))
@@ -168,6 +189,16 @@ class ColumnGuess:
             or texts
             or [name for name in words if not are_labels(self.cells(name))]
         )
+
+
+def has_usual_word(name: str, role: Role) -> bool:
+    """Return whether a usual name of a role is a word of a column's name.
+
+    >>> has_usual_word("Rating (1-5)", "label"), has_usual_word("When", "label")
+    (True, False)
+    """
+    words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))
+    return any(word.lower() in NAMES[role] for word in words)
 
 
 def _find_numbered(names: Sequence[str]) -> Names:
