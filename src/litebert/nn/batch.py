@@ -157,22 +157,25 @@ def group_by_length(
 
 
 def pad_rows(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
-    """Append zero rows, which belong to no sequence, to reach 4 rows or one of at most
-    16 row counts per power of two.
+    """Append zero rows, which belong to no sequence, to reach one of at most 16 row
+    counts per power of two and, in inference, 4 rows.
 
     Matrix kernels are compiled or selected per shape, and a ragged batch has a new
     shape in every step. On a CPU in bf16, the first product of a shape takes about five
-    times as long as later ones. Above 4 rows, at most 1/16 more rows are added.
+    times as long as later ones. At most 1/16 more rows are added.
 
     A product of one to three rows takes another kernel than one of more, which adds in
-    another order: the numbers of a text would depend on its batch.
+    another order: the numbers of a text would depend on its batch. In training, dropout
+    draws a number for every row, so that more rows would change the run.
 
     >>> [len(pad_rows(torch.ones(rows))) for rows in (3, 16, 100, 4_001)]
-    [4, 16, 100, 4096]
+    [3, 16, 100, 4096]
     """
     rows = values.shape[0]  # len() of a tensor takes 1 us, as long as a small kernel
     multiple = 1 << max(0, (rows // 16).bit_length() - 1)
-    missing = max(-rows % multiple, _FEWEST_ROWS - rows)
+    missing = -rows % multiple
+    if not torch.is_grad_enabled():
+        missing = max(missing, _FEWEST_ROWS - rows)
     if not missing:
         return values
     return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))
