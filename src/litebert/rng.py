@@ -6,6 +6,7 @@ whole arrays at once; `permutation` shuffles a range of any length without stori
 """
 
 import hashlib
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,18 +92,17 @@ def permutation(
         return np.zeros_like(positions)
     # Two halves of equal size, which together can hold length - 1.
     half_bits = max(1, (int(length - 1).bit_length() + 1) // 2)
-    values = positions.astype(np.uint64)
-    is_outside = np.ones(values.shape, dtype=np.bool_)
+    shuffle = partial(_feistel, seed, purpose, step, half_bits)
+    values = shuffle(positions.astype(np.uint64))
+    is_outside = values >= length
     while is_outside.any():
-        values[is_outside] = _feistel(
-            seed, purpose, step, values[is_outside], half_bits=half_bits
-        )
+        values[is_outside] = shuffle(values[is_outside])
         is_outside = values >= length
     return values.astype(np.int64)
 
 
 def _feistel(
-    seed: int, purpose: str, step: int, values: Hashes, *, half_bits: int
+    seed: int, purpose: str, step: int, half_bits: int, values: Hashes
 ) -> Hashes:
     """Shuffle numbers of 2 * half_bits bits among themselves, in four rounds.
 
