@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from litebert import files
 from litebert.errors import LitebertError, NoVocabularyError
 from litebert.tokenizer import models
-from litebert.tokenizer import tokenizer_json as theirs
 from litebert.tokenizer.models import (
     Normalizer,
     Spans,
@@ -26,6 +25,14 @@ from litebert.tokenizer.models import (
     UnigramModel,
     WordPieceModel,
     replace_surrogates,
+)
+from litebert.tokenizer.tokenizer_json import (
+    VocabularyFile,
+    as_bert,
+    read_added,
+    read_tokenizer_json,
+    tokenizer_config,
+    tokenizer_json,
 )
 
 LONG = 1 << 20  # the longest text that is encoded at once, in characters
@@ -91,8 +98,10 @@ class Encoding:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(str, self.ids[:8])) + (", …" if len(self.ids) > 8 else "")
-        return f"Encoding({len(self.ids)} ids: {shown})"
+        shown = [str(id_) for id_ in self.ids[:8]]
+        if len(self.ids) > 8:
+            shown.append("…")
+        return f"Encoding({len(self.ids)} ids: {', '.join(shown)})"
 
 
 class Tokenizer:
@@ -135,10 +144,16 @@ class Tokenizer:
         `strip_accents`), else a `tokenizer.json` that is the vocabulary; default: lower
         case, no accents.
         """
-        found = read_vocabulary(files.as_path(path, "a tokenizer"))
-        kind = UnigramModel if found.suffix == ".model" else WordPieceModel
-        name = str(found.path)
-        return cls(kind(found.data, found.settings, name=name, added=found.added))
+        vocabulary = read_vocabulary(files.as_path(path, "a tokenizer"))
+        is_unigram = vocabulary.suffix == ".model"
+        model_class = UnigramModel if is_unigram else WordPieceModel
+        model = model_class(
+            vocabulary.data,
+            vocabulary.settings,
+            name=str(vocabulary.path),
+            added=vocabulary.added,
+        )
+        return cls(model)
 
     @classmethod
     def from_model(
@@ -147,9 +162,8 @@ class Tokenizer:
         """Make a tokenizer from the bytes of a model, such as those that
         `train_tokenizer` returns.
         """
-        return cls(
-            UnigramModel(model, Normalizer(lowercase, keep_accents), name="the model")
-        )
+        normalizer = Normalizer(lowercase, keep_accents)
+        return cls(UnigramModel(model, normalizer, name="the model"))
 
     def save(self, folder: str | Path, *, max_length: int = 512) -> None:
         """Write a tokenizer folder that `load` and transformers' `AutoTokenizer` read.
@@ -160,17 +174,14 @@ class Tokenizer:
         """
         folder = Path(folder)
         is_unigram = isinstance(self._model, UnigramModel)
-        name, other = (
-            ("spiece.model", "vocab.txt")
-            if is_unigram
-            else ("vocab.txt", "spiece.model")
-        )
+        name = "spiece.model" if is_unigram else "vocab.txt"
+        replaced_name = "vocab.txt" if is_unigram else "spiece.model"
         # the rules of reading first: a vocabulary without them would encode wrongly
-        config = theirs.tokenizer_config(self._model, max_length)
+        config = tokenizer_config(self._model, max_length)
         files.write_json(folder / _CONFIG, config)
-        files.write_json(folder / _PIPELINE, theirs.tokenizer_json(self._model))
+        files.write_json(folder / _PIPELINE, tokenizer_json(self._model))
         files.write_bytes(folder / name, self._model.data)
-        (folder / other).unlink(missing_ok=True)
+        (folder / replaced_name).unlink(missing_ok=True)
 
     # ---- texts to ids ----------------------------------------------------------------
 
@@ -203,34 +214,40 @@ class Tokenizer:
         frame: bool | None = None,
     ) -> list[Encoding]:
         """Encode many texts, or texts with their pairs, each as `encode` would."""
+        if pairs is not None:
+            _check_same_length(texts, pairs)
+        is_framed = frame
+        if is_framed is None:
+            is_framed = special_tokens or pairs is not None
+
+        # Column by column, so that all cores work on many texts at once; then row by row.
         columns = [texts] if pairs is None else [texts, pairs]
-        if len(sizes := {len(column) for column in columns}) > 1:
-            what = "texts and pairs do not match"
-            received = " and ".join(f"{size:,}" for size in sizes)
-            raise LitebertError(
-                "LB-215",
-                what,
-                received=received,
-                next="give two lists of the same length",
-            )
-        is_framed = (special_tokens or pairs is not None) if frame is None else frame
-        encoded = [
-            self.encode_ids(each, special_tokens=special_tokens) for each in columns
+        id_columns = [
+            self.encode_ids(column, special_tokens=special_tokens) for column in columns
         ]
+        text_rows = zip(*columns, strict=True)
+        id_rows = zip(*id_columns, strict=True)
         encodings = []
-        for row, (first, *rest) in zip(
-            zip(*columns, strict=True), zip(*encoded, strict=True), strict=True
-        ):
-            if is_framed:
-                first = [self.cls_id, *first, self.sep_id]
-                rest = [[*ids, self.sep_id] for ids in rest]
-            trace = partial(
-                self._trace, row, special_tokens=special_tokens, is_framed=is_framed
+        for text_row, id_row in zip(text_rows, id_rows, strict=True):
+            find_trace = partial(
+                self._trace,
+                text_row,
+                special_tokens=special_tokens,
+                is_framed=is_framed,
             )
-            encodings.append(
-                Encoding(first + rest[0] if rest else first, len(first), trace)
-            )
+            segments = self._framed(id_row) if is_framed else id_row
+            ids = segments[0] if pairs is None else segments[0] + segments[1]
+            encodings.append(Encoding(ids, len(segments[0]), find_trace))
         return encodings
+
+    def _framed(self, segments: Sequence[list[int]]) -> list[list[int]]:
+        """Return the ids of a text, or of a text and its pair, as `[CLS] A [SEP]` and `B
+        [SEP]`.
+        """
+        first, *pair = segments
+        framed = [[self.cls_id, *first, self.sep_id]]
+        framed += [[*ids, self.sep_id] for ids in pair]
+        return framed
 
     def encode_ids(
         self,
@@ -244,44 +261,56 @@ class Tokenizer:
         """
         if isinstance(texts, str):
             raise models.single_text(texts)
-        texts = list(texts)
-        # odd parts of a text are names of special pieces, even ones plain text
+        as_list = list(texts)
         if special_tokens:
-            rows = [self._special.split(replace_surrogates(text)) for text in texts]
-            ids = self._model.ids
-            plain = iter(
-                self.encode_ids(
-                    [part for row in rows for part in row[::2]], num_threads=num_threads
-                )
-            )
-            parts = (
-                [[ids[part]] if n % 2 else next(plain) for n, part in enumerate(row)]
-                for row in rows
-            )
-            return [list(chain.from_iterable(row)) for row in parts]
-        if not any(isinstance(text, str) and len(text) > LONG for text in texts):
-            return self._model.encode_ids(texts, num_threads=num_threads)
-        # one object per id, or a long text takes 28 more bytes per token
-        known: dict[int, int] = {}
-        encode = self._model.encode_ids
-        cut = ([part for _, part in self._parts(text)] for text in texts)
-        return [
-            [known.setdefault(id_, id_) for part in row for id_ in encode([part])[0]]
-            for row in cut
-        ]
+            return self._encode_special(as_list, num_threads=num_threads)
+        if any(isinstance(text, str) and len(text) > LONG for text in as_list):
+            return self._encode_long(as_list)
+        return self._model.encode_ids(as_list, num_threads=num_threads)
+
+    def _encode_special(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
+        """Return the ids of texts in which a name such as `[MASK]` is the special piece."""
+        # The pattern has a group, so that even parts are plain text and odd parts names.
+        rows = [self._special.split(replace_surrogates(text)) for text in texts]
+        plain_parts = list(chain.from_iterable(row[::2] for row in rows))
+        plain_ids = iter(self.encode_ids(plain_parts, num_threads=num_threads))
+        encoded = []
+        for row in rows:
+            ids = list[int]()
+            for number, part in enumerate(row):
+                if number % 2:
+                    ids.append(self._model.ids[part])
+                else:
+                    ids += next(plain_ids)
+            encoded.append(ids)
+        return encoded
+
+    def _encode_long(self, texts: list[str]) -> list[list[int]]:
+        """Return the ids of texts of any length, which are encoded part by part."""
+        # One object for all occurrences of an id: otherwise a long text takes 28 more
+        # bytes per token.
+        shared_ids: dict[int, int] = {}
+        encoded = []
+        for text in texts:
+            ids = list[int]()
+            for _, part in self._parts(text):
+                part_ids = self._model.encode_ids([part])[0]
+                ids += [shared_ids.setdefault(id_, id_) for id_ in part_ids]
+            encoded.append(ids)
+        return encoded
 
     def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
         """Return the ids of a text of any length and their offsets, in 12 bytes per
         token.
         """
         # id, start, end, …: lists of numbers would take five times as much
-        found = array("i")
+        numbers = array("i")
         for begin, part in self._parts(text):
             encoding = self.encode(part)
             rows = np.column_stack([encoding.ids, encoding.offset_array + begin])
-            found.frombytes(rows.astype(np.int32).tobytes())
-        columns = np.frombuffer(found, np.int32).reshape(-1, 3)
-        return columns[:, 0], columns[:, 1:]
+            numbers.frombytes(rows.astype(np.int32).tobytes())
+        table = np.frombuffer(numbers, np.int32).reshape(-1, 3)  # (tokens, 3)
+        return table[:, 0], table[:, 1:]
 
     def beginning(self, text: str, num_ids: int) -> str:
         """Return the beginning of a long text, with at least `num_ids` ids; short texts
@@ -289,16 +318,16 @@ class Tokenizer:
         """
         if len(text) <= LONG:
             return text
-        count = 0
+        num_before = 0  # ids of the parts before this one
         for begin, part in self._parts(text):
-            # no space to cut at: the last ids may differ from the text's
-            if (
-                len(part) > LONG
-                and count + len(self.encode_ids([part[:LONG]])[0]) >= 2 * num_ids
-            ):
-                return text[: begin + LONG]
-            count += len(self.encode_ids([part])[0])
-            if count >= num_ids:
+            if len(part) > LONG:
+                # No space to cut at: the last ids of the cut may differ from the text's,
+                # hence the factor of 2.
+                cut_ids = self.encode_ids([part[:LONG]])[0]
+                if num_before + len(cut_ids) >= 2 * num_ids:
+                    return text[: begin + LONG]
+            num_before += len(self.encode_ids([part])[0])
+            if num_before >= num_ids:
                 return text[: begin + len(part)]
         return text
 
@@ -308,36 +337,42 @@ class Tokenizer:
         """
         begin = 0
         if len(text) > LONG and self._model.pieces_end_at_spaces:
-            while found := _BETWEEN_WORDS.search(text, begin + _PART):
-                yield begin, text[begin : found.start()]
-                begin = found.end()
+            while space := _BETWEEN_WORDS.search(text, begin + _PART):
+                yield begin, text[begin : space.start()]
+                begin = space.end()
         yield begin, text[begin:]
 
     def _trace(
         self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool
     ) -> Trace:
+        """Return the pieces of one or two texts and their spans, with the framing."""
         special = self._model.special
         no_span = np.zeros((1, 2), np.int32)
-        traces: list[Trace] = [([special.cls], no_span)] if is_framed else []
+        traces = list[Trace]()
+        if is_framed:
+            traces.append(([special.cls], no_span))
         for text in texts:
-            end = 0
-            for at, part in enumerate(
-                self._special.split(replace_surrogates(text))
-                if special_tokens
-                else [text]
-            ):
-                begin = end
-                end = end + len(part)
-                if at % 2:
-                    traces.append(([part], np.array([(begin, end)], np.int32)))
-                    continue
-                for place, plain in self._parts(part):
-                    pieces, offsets = self._model.trace(plain)
-                    traces.append((pieces, offsets + np.int32(begin + place)))
+            traces += self._text_traces(text, special_tokens=special_tokens)
             if is_framed:
                 traces.append(([special.sep], no_span))
-        every, spans = zip(*traces, strict=True)
-        return list(chain.from_iterable(every)), np.concatenate(spans)
+        pieces = list(chain.from_iterable(pieces for pieces, _ in traces))
+        return pieces, np.concatenate([spans for _, spans in traces])
+
+    def _text_traces(self, text: str, *, special_tokens: bool) -> Iterator[Trace]:
+        """Yield the pieces and spans of a text, part by part."""
+        parts = [text]
+        if special_tokens:
+            parts = self._special.split(replace_surrogates(text))
+        end = 0
+        for number, part in enumerate(parts):
+            begin = end
+            end = begin + len(part)
+            if number % 2:  # the name of a special piece, as in `_encode_special`
+                yield [part], np.array([(begin, end)], np.int32)
+                continue
+            for place, plain in self._parts(part):
+                pieces, spans = self._model.trace(plain)
+                yield pieces, spans + np.int32(begin + place)
 
     # ---- ids and pieces --------------------------------------------------------------
 
@@ -350,11 +385,12 @@ class Tokenizer:
     def piece(self, id: int) -> str:
         """Return the piece of an id."""
         if not 0 <= id < self.vocab_size:
-            what = "this id is outside the vocabulary"
-            expected = f"0 to {self.vocab_size - 1:,}"
-            again = "decode with the tokenizer that made the ids"
             raise LitebertError(
-                "LB-217", what, received=id, expected=expected, next=again
+                "LB-217",
+                "this id is outside the vocabulary",
+                received=id,
+                expected=f"0 to {self.vocab_size - 1:,}",
+                next="decode with the tokenizer that made the ids",
             )
         return self.pieces[id]
 
@@ -370,10 +406,7 @@ class Tokenizer:
         special pieces have no text.
         """
         if isinstance(self._model, WordPieceModel):
-            texts = [
-                piece[2:] if piece.startswith("##") else f" {piece}"
-                for piece in self.pieces
-            ]
+            texts = [_word_piece_text(piece) for piece in self.pieces]
         else:
             texts = [piece.replace(models.SPACE, " ") for piece in self.pieces]
         for token in self._model.added:
@@ -387,14 +420,12 @@ class Tokenizer:
         """For each id, the first id with the same text: `▁man` and `man` both read
         "man".
         """
-        first = dict[str, int]()
-        texts = zip(self.texts, self.pieces, strict=True)
-        return np.array(
-            [
-                first.setdefault(text.strip() or piece, id_)
-                for id_, (text, piece) in enumerate(texts)
-            ]
-        )
+        first_ids = dict[str, int]()
+        row = list[int]()
+        for id_, text in enumerate(self.texts):
+            reading = text.strip() or self.pieces[id_]
+            row.append(first_ids.setdefault(reading, id_))
+        return np.array(row)
 
     @cached_property
     def textless_ids(self) -> list[int]:
@@ -407,26 +438,50 @@ class Tokenizer:
 
         If so, the vocabulary was not made for its script or language.
         """
+        # what the pieces inside words begin with
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
-        ids = [
-            id_
-            for id_ in self.encode_ids([self._special.sub(" ", text)])[0]
-            if self.pieces[id_] != models.SPACE
-        ]
-        letters = [
-            piece.removeprefix(mark)
-            for piece in (self.pieces[id_] for id_ in ids)
-            if piece.startswith(mark)
-        ]
-        # Kana, Chinese characters and Hangul are syllables or words of their own.
-        found = [
-            len(each) == 1 and each.isalpha() and not "\u3040" <= each <= "\ud7a3"
-            for each in letters
-        ]
-        num_fragments = sum(found) + ids.count(self.unk_id)
-        return num_fragments > len(ids) / 2 and (
-            num_fragments >= _FEW_LETTERS or self.unk_id in ids
-        )
+        plain = self._special.sub(" ", text)
+        num_pieces = 0
+        num_letters = 0
+        num_unknown = 0
+        for id_ in self.encode_ids([plain])[0]:
+            piece = self.pieces[id_]
+            if piece == models.SPACE:
+                continue
+            num_pieces += 1
+            if id_ == self.unk_id:
+                num_unknown += 1
+            if piece.startswith(mark) and _is_letter(piece.removeprefix(mark)):
+                num_letters += 1
+        num_fragments = num_letters + num_unknown
+        is_enough = num_fragments >= _FEW_LETTERS or num_unknown > 0
+        return is_enough and num_fragments > num_pieces / 2
+
+
+def _check_same_length(texts: Sequence[str], pairs: Sequence[str]) -> None:
+    """Raise LB-215 unless there is a pair for each text."""
+    if len(texts) == len(pairs):
+        return
+    raise LitebertError(
+        "LB-215",
+        "texts and pairs do not match",
+        received=f"{len(texts):,} and {len(pairs):,}",
+        next="give two lists of the same length",
+    )
+
+
+def _word_piece_text(piece: str) -> str:
+    """Return the text of a WordPiece within a sentence: a word has a space before it."""
+    if piece.startswith("##"):
+        return piece[2:]
+    return f" {piece}"
+
+
+def _is_letter(text: str) -> bool:
+    """Return whether a text is one letter of an alphabet: kana, Chinese characters and
+    Hangul are syllables or words of their own.
+    """
+    return len(text) == 1 and text.isalpha() and not "\u3040" <= text <= "\ud7a3"
 
 
 class UnknownPieces:
@@ -453,18 +508,18 @@ class UnknownPieces:
         """Return their share, and the ten most common characters that the vocabulary
         lacks, with their counts.
         """
-        common = self._characters.most_common()
         unk_id = self.tokenizer.unk_id
-        encode = self.tokenizer.encode_ids
-        lacking = islice(
-            (each for each in common if unk_id in encode([each[0]])[0]), 10
-        )
-        characters = ", ".join(
-            f"{character!r} {count:,}" for character, count in lacking
-        )
-        return (
-            f"{self.num_unknown / max(1, self.num_pieces):.2%} of pieces: {characters}"
-        )
+        lacking = list[str]()
+        for character, count in self._characters.most_common():
+            if unk_id in self.tokenizer.encode_ids([character])[0]:
+                lacking.append(f"{character!r} {count:,}")
+            if len(lacking) == 10:
+                break
+        share = self.num_unknown / max(1, self.num_pieces)
+        return f"{share:.2%} of pieces: {', '.join(lacking)}"
+
+
+# ---- the vocabulary on disk ----------------------------------------------------------
 
 
 def find_other_vocabulary(folder: Path, pieces: Sequence[str]) -> str | None:
@@ -501,62 +556,83 @@ def _listed_pieces(path: Path) -> list[str]:
     return [str(piece) for piece, _ in vocabulary]  # Unigram: with its score
 
 
-def read_vocabulary(path: Path) -> theirs.VocabularyFile:
+def read_vocabulary(path: Path) -> VocabularyFile:
     """Read the vocabulary at a path (a file, a folder or a run) with the settings next
     to it.
     """
     look = f"ls -l {quote(str(path if path.is_dir() else path.parent))}"
-    there = [path] if path.suffix in (".model", ".txt") else []
-    if path.is_dir():
-        places = (
-            folder / name for folder in (path, path / "model") for name in _VOCABULARIES
-        )
-        there = [place for place in places if place.is_file()]
-    if not there:
-        received = (
-            "a folder without a vocabulary"
-            if path.is_dir()
-            else "a path that is not one"
-        )
-        expected = (
-            f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt"
-            " file"
-        )
-        raise NoVocabularyError(
-            "LB-213",
-            f"no tokenizer at {path}",
-            received=received,
-            expected=expected,
-            next=look,
-        )
-    file = there[0]
+    file = _find_vocabulary(path, command=look)
     if file.name == _PIPELINE:
-        found = theirs.read_tokenizer_json(file)
+        vocabulary = read_tokenizer_json(file)
     else:
         data = files.read_capped(file, models.MAX_MODEL_BYTES, command=look)
-        added = theirs.read_added(file.parent) if path.is_dir() else ()
-        found = theirs.VocabularyFile(file, file.suffix, data, Normalizer(), added)
+        added = read_added(file.parent) if path.is_dir() else ()
+        vocabulary = VocabularyFile(file, file.suffix, data, Normalizer(), added)
     config = file.with_name(_CONFIG)
     if not config.exists():
-        return found
-    said = files.read_json(config, command=look)
-    settings = {
-        "do_lower_case": found.settings.lowercase,
-        "keep_accents": found.settings.keep_accents,
-    }
-    for key, default in settings.items():
-        value = default if said.get(key) is None else said[key]
-        if not isinstance(value, bool):
-            what = f"{key} in {config} cannot be used"
-            again = f"correct {key} in {config}, or delete it for {default}"
-            raise LitebertError(
-                "LB-214", what, received=value, expected="true or false", next=again
-            )
-        settings[key] = value
-    given = Normalizer(*settings.values())
-    bert = (said.get("strip_accents"), said.get("tokenize_chinese_chars"))
-    return found._replace(
-        settings=(
-            theirs.as_bert(given, config, *bert) if found.suffix == ".txt" else given
-        )
+        return vocabulary
+    settings = _read_settings(config, vocabulary, command=look)
+    return vocabulary._replace(settings=settings)
+
+
+def _find_vocabulary(path: Path, *, command: str) -> Path:
+    """Return the file that a path names, or the first vocabulary in a folder or in the
+    model of a run; raise LB-213 if there is none.
+    """
+    is_folder = path.is_dir()
+    if is_folder:
+        for folder in (path, path / "model"):
+            for name in _VOCABULARIES:
+                if (folder / name).is_file():
+                    return folder / name
+    elif path.suffix in (".model", ".txt"):
+        return path
+    received = (
+        "a folder without a vocabulary" if is_folder else "a path that is not one"
+    )
+    names = ", ".join(_VOCABULARIES)
+    raise NoVocabularyError(
+        "LB-213",
+        f"no tokenizer at {path}",
+        received=received,
+        expected=f"a folder with one of {names}; a *.model or a *.txt file",
+        next=command,
+    )
+
+
+def _read_settings(
+    config: Path, vocabulary: VocabularyFile, *, command: str
+) -> Normalizer:
+    """Return the rules of reading in a `tokenizer_config.json`; what it leaves out is as
+    in the vocabulary's own.
+    """
+    values = files.read_json(config, command=command)
+    defaults = vocabulary.settings
+    normalizer = Normalizer(
+        _read_switch(values, "do_lower_case", defaults.lowercase, config),
+        _read_switch(values, "keep_accents", defaults.keep_accents, config),
+    )
+    if vocabulary.suffix != ".txt":
+        return normalizer
+    # two settings that only BERT's vocabularies have
+    strip_accents = values.get("strip_accents")
+    splits_chinese = values.get("tokenize_chinese_chars")
+    return as_bert(normalizer, config, strip_accents, splits_chinese)
+
+
+def _read_switch(
+    values: dict[str, files.Json], key: str, default: bool, config: Path
+) -> bool:
+    """Return a setting that is true or false; raise LB-214 if it is anything else."""
+    value = values.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool):
+        return value
+    raise LitebertError(
+        "LB-214",
+        f"{key} in {config} cannot be used",
+        received=value,
+        expected="true or false",
+        next=f"correct {key} in {config}, or delete it for {default}",
     )
