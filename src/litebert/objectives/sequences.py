@@ -45,10 +45,9 @@ class Library:
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards = tuple(shards)
-        # (shards + 1,)
-        self.first_document = np.cumsum(
-            [0, *(len(shard.documents) - 1 for shard in shards)]
-        )
+        # `documents` has the start of each document, and the end of the last.
+        num_documents = [len(shard.documents) - 1 for shard in shards]
+        self.first_document = np.cumsum([0, *num_documents])  # (shards + 1,)
         self.num_documents = int(self.first_document[-1])
 
 
@@ -132,33 +131,45 @@ class SentenceObjective:
         if instance.kind != RANDOM_SECOND:
             second = shard.between(instance.middle, instance.end)
             return (second, first) if instance.kind == SWAPPED else (first, second)
-        # B is whole sentences of another document, from a random one on, until the rest
-        # of `target` tokens is reached.
-        local = int(np.searchsorted(shard.documents, instance.start, side="right")) - 1
-        own = int(library.first_document[instance.shard]) + local
-        # the last for the sentence, the rest for the document
-        draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
-        drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
-        other = next((document for document in drawn if document != own), own)
-        # of the shard
-        number = int(np.searchsorted(library.first_document, other, side="right")) - 1
-        shard = library.shards[number]
-        local = other - int(library.first_document[number])
-        shard.require_unchanged()
-        begin, stop = shard.documents[local : local + 2].tolist()
-        start = begin + int(draws[-1] * (stop - begin))
         missing = instance.target - first.size
-        # the first end from there on
-        reached = int(
-            np.searchsorted(shard.sentences, shard.sentences[start] + missing)
-        )
-        return first, shard.between(start, min(max(reached, start + 1), stop))
+        return first, _random_second(library, instance, missing, generator)
 
     def label(self, kind: int) -> int:
         """Return 0 for segments in order, 1 for all others, and NO_LABEL if there is
         only one segment.
         """
         return NO_LABEL if kind == ALONE else int(kind != IN_ORDER)
+
+
+def _random_second(
+    library: Library, instance: Instance, missing: int, generator: np.random.Generator
+) -> Tokens:
+    """Return whole sentences of another document, from a random one on, until they have
+    `missing` tokens or the document ends (L314-337).
+    """
+    # the last draw is for the sentence, the others are for the document
+    draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
+    drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
+    # Numbers of documents count across all shards, places within one.
+    shard = library.shards[instance.shard]
+    place = int(np.searchsorted(shard.documents, instance.start, side="right")) - 1
+    own = int(library.first_document[instance.shard]) + place
+    # the instance's own document if each try met it, as upstream
+    other = next((document for document in drawn if document != own), own)
+
+    number = int(np.searchsorted(library.first_document, other, side="right")) - 1
+    other_shard = library.shards[number]
+    other_shard.require_unchanged()
+    other_place = other - int(library.first_document[number])
+    # the sentences of that document, from `begin` to before `end`
+    begin, end = other_shard.documents[other_place : other_place + 2].tolist()
+    start = begin + int(draws[-1] * (end - begin))
+    # `sentences` has the first token of each: the first sentence that starts after
+    # enough tokens is no longer needed. At least one sentence is taken.
+    sentences = other_shard.sentences
+    enough = int(np.searchsorted(sentences, sentences[start] + missing))
+    stop = min(max(enough, start + 1), end)
+    return other_shard.between(start, stop)
 
 
 class OfficialOrder(SentenceObjective):
@@ -243,11 +254,11 @@ def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.floa
     >>> (7 * np.exp(log_frequencies([text], 4))).round().tolist()
     [1.0, 3.0, 1.0, 2.0]
     """
+    # One is added, because the logarithm of a piece that never occurs must be finite.
     counts = np.ones(vocab_size, dtype=np.int64)
     for shard in shards:
-        counts += np.bincount(
-            shard.tokens[: ENOUGH_PIECES // len(shards)], minlength=vocab_size
-        )
+        pieces = shard.tokens[: ENOUGH_PIECES // len(shards)]
+        counts += np.bincount(pieces, minlength=vocab_size)
     logs: NDArray[np.float64] = np.log(counts / counts.sum())
     return logs.astype(np.float32)
 
@@ -265,24 +276,33 @@ def frame(
     """Return the ids of `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, and how many of
     them are in segment 0.
     """
-    first, second = sentence_objective(config.sentence).segments(
-        library, instance, generator
-    )
-    sizes = truncated_sizes(
-        first.size, second.size, config.max_seq_length - (3 if second.size else 2)
-    )
+    objective = sentence_objective(config.sentence)
+    first, second = objective.segments(library, instance, generator)
+    # [CLS], and [SEP] after each segment
+    num_framing = 3 if second.size else 2
+    room = config.max_seq_length - num_framing
+    first_size, second_size = truncated_sizes(first.size, second.size, room)
+
+    # In this order: every truncation draws from the same generator.
     parts: list[Tokens | list[int]] = [[tokenizer.cls_id]]
-    for tokens, size in zip((first, second), sizes, strict=True):
-        if tokens.size or tokens is first:
-            # A surplus token is cut from the front or the back with p = 0.5 (L601-616):
-            # the front loses a binomial.
-            front = np.count_nonzero(generator.random(tokens.size - size) < 0.5)
-            parts += [tokens[front : front + size], [tokenizer.sep_id]]
+    parts += [_truncate(first, first_size, generator), [tokenizer.sep_id]]
+    if second.size:
+        parts += [_truncate(second, second_size, generator), [tokenizer.sep_id]]
     ids = np.concatenate(parts, dtype=np.int64)
-    assert ids.max() < tokenizer.vocab_size, (
-        "the corpus was made with another vocabulary"
-    )
-    return ids, sizes[0] + 2
+    is_same_vocabulary = ids.max() < tokenizer.vocab_size
+    assert is_same_vocabulary, "the corpus was made with another vocabulary"
+    return ids, first_size + 2
+
+
+def _truncate(tokens: Tokens, size: int, generator: np.random.Generator) -> Tokens:
+    """Cut a segment to `size` tokens, at both ends.
+
+    Upstream cuts each surplus token from the front or the back with p = 0.5 (L601-616):
+    together, the front loses a binomial number.
+    """
+    num_surplus = tokens.size - size
+    num_front = np.count_nonzero(generator.random(num_surplus) < 0.5)
+    return tokens[num_front : num_front + size]
 
 
 def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
@@ -315,48 +335,75 @@ def mask(
     """Choose runs of 1 to `ngram` words up to the budget; return their positions,
     ascending, and replacements.
     """
-    # (tokens,) positions
+    # Positions that may be masked: all but [CLS] and [SEP]. (maskable,)
     maskable = np.flatnonzero((ids != tokenizer.cls_id) & (ids != tokenizer.sep_id))
-    # (tokens,)
-    starts_word = tokenizer.starts_word[ids[maskable]] | (not config.whole_word)
-    # other pieces continue the word before them, even across a [SEP]
-    starts_word[:1] = True
-    begins = np.flatnonzero(starts_word)  # (words,)
-    # (words,): which run is tried first
+    begins = _word_begins(ids[maskable], tokenizer, config)  # (words,)
+    # Which word is tried first, and how many words the run from it has. (words,) each
     order = generator.random(begins.size).argsort()
     law = np.cumsum(run_length_law(config))[:-1]
-    # (words,): words in the run at each
     runs = np.searchsorted(law, generator.random(begins.size), side="right") + 1
 
-    # Words lie end to end here, so that a run is one interval and the loop handles
-    # slices of bytes.
-    bounds = begins.tolist() + [maskable.size] * int(runs.max(initial=0))
-    taken = bytearray(maskable.size)
     budget = num_to_predict(ids.size, config)
-    for word, run in zip(order.tolist(), runs.tolist(), strict=True):
+    chosen = _choose_runs(begins, order, runs, maskable.size, budget)
+    positions = maskable[chosen]  # (masked,)
+    return positions, _replace(ids[positions], tokenizer, generator)
+
+
+def _word_begins(pieces: Ints, tokenizer: Tokenizer, config: ObjectiveConfig) -> Ints:
+    """Return where words begin among pieces without [CLS] and [SEP]; without
+    `whole_word`, each piece is a word.
+    """
+    starts_word = tokenizer.starts_word[pieces] | (not config.whole_word)
+    # Other pieces continue the word before them, even across a [SEP]; the first has
+    # none before it.
+    starts_word[:1] = True
+    return np.flatnonzero(starts_word)
+
+
+def _choose_runs(
+    begins: Ints, order: Ints, runs: Ints, num_pieces: int, budget: int
+) -> NDArray[np.bool_]:
+    """Return which pieces are masked, at most `budget`, shape (num_pieces,).
+
+    The words are tried in `order`; a run that does not fit becomes shorter, and one
+    that overlaps an earlier one is left out.
+    """
+    # Words lie end to end, so that a run is one interval, from the bound of its first
+    # word to the bound after its last. Bounds beyond the last word let runs end there.
+    bounds = begins.tolist() + [num_pieces] * int(runs.max(initial=0))
+    # Bytes, so that a run is looked at and marked as one slice.
+    taken = bytearray(num_pieces)
+    left = budget
+    for word, longest_run in zip(order.tolist(), runs.tolist(), strict=True):
+        run = longest_run
         start = bounds[word]
         stop = bounds[word + run]
-        while stop - start > budget and run > 1:  # a shorter n-gram may still fit
+        while stop - start > left and run > 1:  # a shorter n-gram may still fit
             run -= 1
             stop = bounds[word + run]
-        # or overlaps an earlier one
-        if stop - start > budget or 1 in taken[start:stop]:
+        size = stop - start
+        if size > left or 1 in taken[start:stop]:
             continue
-        taken[start:stop] = b"\x01" * (stop - start)
-        budget -= stop - start
-        if not budget:
+        taken[start:stop] = b"\x01" * size
+        left -= size
+        if left == 0:
             break
-    positions = maskable[np.frombuffer(taken, dtype=np.bool_)]  # (masked,)
+    return np.frombuffer(taken, dtype=np.bool_)
 
-    # Each token, not each run, becomes [MASK], stays, or becomes any piece, even a
-    # special one (L535).
-    originals = ids[positions]
-    choice, piece = generator.random((2, positions.size))  # (masked,) each
+
+def _replace(
+    originals: Ints, tokenizer: Tokenizer, generator: np.random.Generator
+) -> Ints:
+    """Return what each masked token becomes, shape (masked,): [MASK], itself, or any
+    piece, even a special one (L535).
+
+    It is drawn for each token, not for each run.
+    """
+    choice, piece = generator.random((2, originals.size))  # (masked,) each
     random_pieces = (piece * tokenizer.vocab_size).astype(np.int64)
-    kept_or_random = np.where(
-        choice < MASKED_SHARE + KEPT_SHARE, originals, random_pieces
-    )
-    return positions, np.where(choice < MASKED_SHARE, tokenizer.mask_id, kept_or_random)
+    is_kept = choice < MASKED_SHARE + KEPT_SHARE
+    unmasked = np.where(is_kept, originals, random_pieces)
+    return np.where(choice < MASKED_SHARE, tokenizer.mask_id, unmasked)
 
 
 def num_to_predict(length: int, config: ObjectiveConfig) -> int:
@@ -366,12 +413,10 @@ def num_to_predict(length: int, config: ObjectiveConfig) -> int:
     >>> [num_to_predict(length, ObjectiveConfig()) for length in (3, 30, 50, 512)]  # halves to even
     [1, 4, 8, 77]
     """
-    wanted = max(1, round(length * config.mask_prob))
-    return (
-        wanted
-        if config.max_predictions is None
-        else min(wanted, config.max_predictions)
-    )
+    share = max(1, round(length * config.mask_prob))
+    if config.max_predictions is None:
+        return share
+    return min(share, config.max_predictions)
 
 
 def run_length_law(config: ObjectiveConfig) -> NDArray[np.float64]:
@@ -420,30 +465,32 @@ def collate(samples: Iterable[Sample]) -> PretrainingBatch:
     """Lay samples end to end, the longest first: attention is fastest on neighbours of
     equal length.
     """
-    samples = sorted(samples, key=lambda sample: -sample.ids.size)
-    lengths = np.array([sample.ids.size for sample in samples])  # (sequences,)
-    first_lengths = np.array([sample.first_length for sample in samples])
+    rows = sorted(samples, key=lambda sample: -sample.ids.size)
+    lengths = np.array([sample.ids.size for sample in rows])  # (sequences,)
     offsets = np.concatenate(([0], np.cumsum(lengths)))  # (sequences + 1,)
+    starts = offsets[:-1]  # (sequences,), of each sequence on the token axis
     # (tokens,), from 0 in each sequence
-    positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    num_masked = [sample.masked_positions.size for sample in samples]
-    # (masked,)
-    masked_positions = np.concatenate([sample.masked_positions for sample in samples])
-    # from positions in a sequence to positions in the batch
-    masked_positions += np.repeat(offsets[:-1], num_masked)
-    ids = np.concatenate([sample.ids for sample in samples])  # (tokens,)
-    masked_ids = ids[masked_positions]
-    ids[masked_positions] = np.concatenate([sample.replacements for sample in samples])
+    positions = np.arange(offsets[-1]) - np.repeat(starts, lengths)
+    first_lengths = np.array([sample.first_length for sample in rows])
+    segments = positions >= np.repeat(first_lengths, lengths)
+
+    # from positions in a sequence to positions on the token axis: (masked,)
+    num_masked = [sample.masked_positions.size for sample in rows]
+    masked_positions = np.concatenate([sample.masked_positions for sample in rows])
+    masked_positions += np.repeat(starts, num_masked)
+    ids = np.concatenate([sample.ids for sample in rows])  # (tokens,)
+    masked_ids = ids[masked_positions]  # the targets, before they are replaced
+    ids[masked_positions] = np.concatenate([sample.replacements for sample in rows])
+
+    sentence_labels = None
+    if rows[0].label is not None:
+        sentence_labels = np.array([sample.label for sample in rows])
     return PretrainingBatch(
         ids=ids,
         positions=positions,
-        segments=(positions >= np.repeat(first_lengths, lengths)).astype(np.int64),
+        segments=segments.astype(np.int64),
         offsets=offsets,
         masked_positions=masked_positions,
         masked_ids=masked_ids,
-        sentence_labels=(
-            None
-            if samples[0].label is None
-            else np.array([sample.label for sample in samples])
-        ),
+        sentence_labels=sentence_labels,
     )
