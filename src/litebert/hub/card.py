@@ -44,11 +44,13 @@ _PATHS = {
 _IMPLIED = {"recipe", "preset", "tokenizer", "start"}
 
 
-def write_card(folder: Path, *, name: str | None = None) -> None:
-    """Write the card into a model folder; `litebert hub push` rewrites it."""
-    write_text(
-        folder / CARD_FILE, f"{model_card(folder, name=name)}\n{WRITTEN_BY_LITEBERT}\n"
-    )
+def write_card(folder: Path, *, final: Path | None = None) -> None:
+    """Write the card into a model folder; `litebert hub push` rewrites it.
+
+    `final` is where a folder that is being written will stand.
+    """
+    card = model_card(folder, final=final)
+    write_text(folder / CARD_FILE, f"{card}\n{WRITTEN_BY_LITEBERT}\n")
 
 
 def card_of(
@@ -86,11 +88,12 @@ def model_card(
     folder: Path,
     *,
     name: str | None = None,
+    final: Path | None = None,
     license: str = "",
     languages: Sequence[str] = (),
 ) -> str:
     """Return the text of README.md for a model folder; `name` is what users will pass
-    to `load`.
+    to `load`, by default the place of the folder, which is `final` while it is written.
 
     For a folder inside a run (runs/<name>/model, next to run.json), it includes
     metrics, the settings that were set, and the hashes of the data. Licence and
@@ -102,10 +105,10 @@ def model_card(
     network = loaded.network
     config = loaded.config
     head = loaded.head
-    # a model that is being written has another name than model or best
-    parent = folder.absolute().parent
+    place = folder if final is None else final
+    parent = place.absolute().parent
     run = Run.open(parent) if is_run(parent) else None
-    name = name or str(folder)
+    name = name or str(place)
     title = name.split("/")[-1]
     if run is not None and title in ("model", "best"):
         title = run.name
@@ -166,7 +169,7 @@ def model_card(
             if is_theirs
             else "AlbertModel"
         ),
-        **(_training(run, folder.name) if run is not None else {}),
+        **(_training(run, place.name) if run is not None else {}),
     )
 
 

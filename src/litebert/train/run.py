@@ -255,7 +255,7 @@ def write_model(
     with files.staged_folder(folder, force=force, own=WRITTEN_FILES) as staged:
         write_folder(model, staged)
         if has_card:
-            write_card(staged, name=str(folder))
+            write_card(staged, final=folder)
 
 
 # ---- progress: lines on stderr, rows in metrics.jsonl --------------------------------
