@@ -516,6 +516,22 @@ def test_the_report_of_a_fine_tuning_shows_baselines_and_published_figures(
     assert_text(finetuned(tmp_path, **given), present, absent)
 
 
+def test_a_start_from_the_vectors_stands_beside_what_training_made_of_it(
+    tmp_path: Path,
+) -> None:
+    run = finetuned(tmp_path)
+    result = json.loads((run / "result.json").read_text())
+    result["first"] = {"step": 0, "accuracy": 0.72}
+    result["kept"] = "best"
+    write_json(run / "result.json", result)
+    columns = "Start, a regression on the vectors Without learning"
+    present = [
+        f"{columns} accuracy, key measure 0.7000 0.7500 0.7200 0.7500 f1",
+        "highest accuracy of 2 (best/ and model/)",
+    ]
+    assert_text(run, present, ["where training ended (model/)"])
+
+
 def test_long_and_hostile_texts_are_cut_and_escaped_and_many_keep_the_page_small(
     tmp_path: Path,
 ) -> None:

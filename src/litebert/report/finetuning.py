@@ -19,7 +19,13 @@ from litebert.report.published import (
     percent,
     published_on_dev,
 )
-from litebert.report.results import doubts_of, ends_of, results_of, start_of
+from litebert.report.results import (
+    doubts_of,
+    ends_of,
+    results_of,
+    start_of,
+    starts_of,
+)
 from litebert.report.tables import Cell, Table, format_cell
 from litebert.runs import Result, Run, read_answers
 
@@ -164,26 +170,33 @@ def _result(run: Run, results: Sequence[Result]) -> Section:
 
 
 def _on_last_and_best(result: Result) -> str:
+    in_model = " (model/)" if result.kept == "last" else ""
+    in_best = "best/" if result.kept == "last" else "best/ and model/"
     return (
-        "The last step is where training ended (model/). The best evaluation is the one"
-        f" with the highest {result.key_measure} of {result.num_evaluations:,} (best/):"
-        " it was chosen on the same examples that it is measured on, which flatters it."
-        " Compare each with figures chosen the same way."
+        f"The last step is where training ended{in_model}. The best evaluation is the"
+        f" one with the highest {result.key_measure} of {result.num_evaluations:,}"
+        f" ({in_best}): it was chosen on the same examples that it is measured on, which"
+        " flatters it. Compare each with figures chosen the same way."
     )
 
 
 def _result_table(run: Run, results: Sequence[Result]) -> Table:
-    """Return last step and best evaluation beside the baseline, a row per measure."""
+    """Return last step and best evaluation beside the baseline, a row per measure; and
+    the regression on the vectors, if training started from one.
+    """
     first = results[0]
     ends = ends_of(results)
+    starts = starts_of(results)
     rows = list[list[Cell]]()
     for name, last in ends["last"].items():
         label = f"{name}, key measure" if name == first.key_measure else name
         best = ends["best"].get(name)
-        baseline = first.baseline.get(name)
-        rows.append([label, _spread_cell(run, last), _spread_cell(run, best), baseline])
+        row: list[Cell] = [label, _spread_cell(run, last), _spread_cell(run, best)]
+        if starts:
+            row.append(_spread_cell(run, starts.get(name)))
+        rows.append([*row, first.baseline.get(name)])
     caption = "Measured on held-out examples, without dropout"
-    headings = (
+    headings: tuple[str, ...] = (
         f"Last step, {first.last.step:,}",
         f"Best evaluation, step {first.best.step:,}",
     )
@@ -191,6 +204,8 @@ def _result_table(run: Run, results: Sequence[Result]) -> Table:
         number = f"{len(results)} {'seeds' if len(results) > 1 else 'seed'}"
         caption = f"{caption}, over {number}: median; mean ± deviation"
         headings = ("Last steps", "Best evaluations")
+    if starts:
+        headings = (*headings, "Start, a regression on the vectors")
     return Table(("Measure", *headings, "Without learning"), rows, caption)
 
 

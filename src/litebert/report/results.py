@@ -52,6 +52,16 @@ def ends_of(results: Sequence[Result]) -> dict[str, dict[str, Spread]]:
     return {"last": _spreads(last), "best": _spreads(best)}
 
 
+def starts_of(results: Sequence[Result]) -> dict[str, Spread]:
+    """Summarize what the vectors of the start model gave before training; empty if a
+    seed did not use them.
+    """
+    starts = [result.first.values for result in results if result.first is not None]
+    if not starts or len(starts) < len(results):
+        return {}
+    return _spreads(starts)
+
+
 def _spreads(measures: Sequence[dict[str, float]]) -> dict[str, Spread]:
     names = [name for name in measures[0] if all(name in seed for seed in measures)]
     return {name: Spread.of([seed[name] for seed in measures]) for name in names}
