@@ -102,7 +102,7 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     "a kind of task": (
         1,
         "finetune REVIEWS data.problem=foo",
-        "data.problem 'foo' regression",
+        "foo regression --problem",
     ),
     "a long setting": (1, f"pretrain STORIES data.mix=['{'x' * 300}']", "data.mix"),
     "a setting nested too deep": (

@@ -644,9 +644,9 @@ class Model:
         question.
 
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text
-        comes first. `no_answer` of each span is the probability that there is none, or
-        None from a model that was trained on answered questions only. A
-        context of any length is read in overlapping windows.
+        comes first. `no_answer` of each span is the probability that there is none; a
+        model that was trained on answered questions only does not give it. A context of
+        any length is read in overlapping windows.
         """
         return self.answer_all(
             [(question, inputs.as_list(context, "answer"))], top=top
