@@ -6,7 +6,6 @@ For several seeds it has medians and their spread; answers are on the page of ea
 import shlex
 from collections.abc import Mapping, Sequence
 
-from litebert.folder import read_head
 from litebert.metrics import Spread
 from litebert.plugins import DATASETS, VERBS
 from litebert.report.answers import Answers, answer_sections
@@ -89,6 +88,8 @@ def _facts(run: Run, results: Sequence[Result]) -> dict[str, str]:
 
 def _examples(run: Run, answers: Answers) -> tuple[list[str], str]:
     """Return how to use the model: commands, and the call of a method."""
+    from litebert.folder import read_head  # imports torch, which only a page needs
+
     model = shlex.quote(str(run.folder / "model"))
     commands = [
         f"litebert evaluate {shlex.quote(str(run.folder))}",
