@@ -2,6 +2,8 @@
 whole process. Where there is no /proc, tests of memory are skipped.
 """
 
+import ctypes
+import gc
 import inspect
 import re
 import subprocess
@@ -20,6 +22,16 @@ def require_proc() -> None:
     """Skip the test on a machine without /proc."""
     if not Path("/proc/self/status").exists():
         pytest.skip("this machine has no /proc")
+
+
+def return_free_memory() -> None:
+    """Return what earlier tests freed to the system (glibc): what is allocated next then
+    adds to the memory of the process.
+    """
+    gc.collect()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def used() -> int:

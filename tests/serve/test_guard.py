@@ -182,9 +182,7 @@ def test_requests_of_a_verb_share_passes_and_equal_single_ones(
     rows = ROWS[verb]
     model = litebert.load(folders["base" if verb == "order" else verb])
     passes = list[int]()
-    model.network.albert.embedding.register_forward_hook(
-        lambda *given: passes.append(1)
-    )
+    model.network.albert.register_forward_hook(lambda *given: passes.append(1))
     together = VERBS[verb].answer(model, rows)
     shared = len(passes)
     alone = [VERBS[verb].answer(model, [row])[0] for row in rows]

@@ -1,6 +1,5 @@
 """Leaks of a long run, signals that end a run, and the environment that a run needs."""
 
-import gc
 import multiprocessing
 import os
 import resource
@@ -17,7 +16,7 @@ import pytest
 from litebert.train import run
 from litebert.train.pretrain import pretrain
 from tests.contract.shell import litebert
-from tests.memory import require_proc
+from tests.memory import require_proc, return_free_memory
 from tests.waiting import exit_code
 
 from .conftest import Configure, EachStep, at, checkpoints_of, state_of
@@ -53,7 +52,7 @@ def test_a_long_run_leaks_nothing(
     small = ("train.batch_size=2", "objective.max_seq_length=16", "train.log_every=25")
     pace = (f"train.steps={last}", "train.eval_every=100000", "train.save_every=500")
     each_step(note)
-    gc.collect()  # what earlier tests left open
+    return_free_memory()
     pretrain(configure(*small, *pace), tmp_path, is_quiet=True)
     assert len(memory) == 5
     assert min(after - before for before, after in pairwise(memory)) < 500_000

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from litebert.config import TrainConfig
+from litebert.device import choose_device
 from litebert.train import pace as watching
 from litebert.train.pace import Pace
 from litebert.train.run import RunLog, Session
@@ -21,7 +22,9 @@ class Machine:
         self.folder = folder
         (folder / "run.json").write_text("{}")
         self.threads = torch.get_num_threads()
-        log = RunLog(Session(folder), TrainConfig(), is_quiet=True)
+        log = RunLog(
+            Session(folder), TrainConfig(), choose_device("cpu"), is_quiet=True
+        )
         self.pace = Pace(log, choices, self.set_threads)
         self.set_threads(self.pace.threads)
         self.step = 0
