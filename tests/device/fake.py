@@ -8,6 +8,7 @@ counted, and return made-up values.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from traceback import extract_stack
 
 import pytest
@@ -23,6 +24,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from litebert import device
 from litebert.device import GPU_TOKENS, Device
 
+PACKAGE = Path(device.__file__).parent
 NAME = "npy"
 _setup_privateuseone_for_python_backend(NAME)
 PLACE = torch.device(f"{NAME}:0")
@@ -45,8 +47,12 @@ def fake_gpu(
     def made_up(tensor: Tensor) -> Tensor:
         """Return real values on the CPU; count a wait if they were on the device."""
         if tensor.device == PLACE:
-            callers = [each for each in extract_stack() if "litebert/" in each.filename]
-            waits.append(callers[-1].name if callers else "a test")
+            frames = [
+                frame
+                for frame in extract_stack()
+                if Path(frame.filename).is_relative_to(PACKAGE)
+            ]
+            waits.append(frames[-1].name if frames else "a test")
         with unset_fake_temporarily():
             return torch.ones(tensor.shape, dtype=tensor.dtype)
 
