@@ -46,13 +46,11 @@ class Contender:
 # litebert's choice
 CONTENDERS = (
     Contender("litebert", "litebert", {}),
-    Contender("litebert, imported after torch", "torch, litebert", {}),
     Contender("litebert, one thread", "litebert", {"OMP_NUM_THREADS": "1"}),
     Contender(
         "litebert, libgomp's own waiting", "litebert", {"GOMP_SPINCOUNT": "300000"}
     ),
     Contender("litebert, sleeping at once", "litebert", {"GOMP_SPINCOUNT": "0"}),
-    Contender("litebert, 100 turns", "litebert", {"GOMP_SPINCOUNT": "100"}),
     Contender("litebert, 1,000 turns", "litebert", {"GOMP_SPINCOUNT": "1000"}),
     Contender("litebert, 10,000 turns", "litebert", {"GOMP_SPINCOUNT": "10000"}),
     Contender("transformers", "transformers", {}),

@@ -341,8 +341,14 @@ def test_a_system_without_locks_runs_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with locked(tmp_path / "a"), open_log(tmp_path / "log", FIRST):
+    with locked(tmp_path / "a"), open_log(tmp_path / "log", FIRST) as log:
+        log.write(FIRST + b"}\n")
         write_bytes(tmp_path / "b", b"x")
+        # a second writer is not kept out
+        with locked(tmp_path / "a"):
+            pass
+    assert (tmp_path / "log").read_bytes() == FIRST + b"}\n"
+    assert (tmp_path / "b").read_bytes() == b"x"
 
 
 # ---- progress when nobody can read it ------------------------------------------------

@@ -4,8 +4,7 @@ A container with two processors on a machine of 64 sees 64: only the files of it
 control group (cgroup) say how much of them it gets. torch does not read those files.
 
 Nothing here loads torch, because libgomp, the library that runs torch's threads, reads
-its settings once, when it is loaded. A program that has loaded torch before can still be
-helped, in another way.
+its settings once, when it is loaded.
 """
 
 import math
@@ -14,27 +13,20 @@ import sys
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any
 
 from litebert.system import installed_memory_bytes
 
-# Between two parallel loops, a thread of libgomp spins for milliseconds before it
-# sleeps. That is the fastest way to wait while every thread has a processor to itself.
-# On a busy machine a spinning thread burns the time slice that the thread it waits for
-# needs, and a training step takes five times as long (benchmarks/RESULTS.md).
-WAIT_SETTINGS = {"OMP_WAIT_POLICY": "passive"}
+# Between two parallel loops, a thread of libgomp turns 300,000 times, which takes
+# milliseconds, before it sleeps. On a busy machine it burns the time slice that the
+# thread it waits for needs. Sleeping at once costs a quiet machine half of its speed for
+# one short text. Two thousand turns lose little in either case (benchmarks/RESULTS.md).
+WAIT_SETTINGS = {"GOMP_SPINCOUNT": "2000"}
 
 # Any of these is the user's choice of how threads wait.
 WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 # Any of these is the user's choice of the number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-# For a process with few threads on a machine of many processors, more would be needed;
-# there libgomp spins as it likes.
-MOST_STANDING_BY = 4
-GRAIN = 1 << 15  # elements for which torch starts another thread
 
 ROOT = Path("/")
 
@@ -190,13 +182,14 @@ def _read_lines(path: Path) -> list[str]:
         return []
 
 
-# ---- before torch is loaded, or at least before it computes for litebert -------------
+# ---- before torch is loaded ----------------------------------------------------------
 
 
 def share_processors(
     environment: MutableMapping[str, str] = os.environ, root: Path = ROOT
 ) -> None:
-    """Let waiting threads sleep, and keep their number within the container's quota.
+    """Let waiting threads sleep soon, and keep their number within the container's
+    quota.
 
     What the user has set stays as it is.
     """
@@ -209,33 +202,6 @@ def share_processors(
             torch.set_num_threads(processors.usable)
     if not any(name in environment for name in WAIT_VARIABLES):
         environment.update(WAIT_SETTINGS)
-        if torch is not None:
-            _shorten_waits(torch, processors)
-
-
-def _shorten_waits(torch: Any, processors: Processors) -> None:
-    """Let waiting threads sleep soon although libgomp is loaded and reads no settings.
-
-    While libgomp has more threads than there are processors, a thread that waits spins
-    100 times instead of 300,000 (`do_spin` in its wait.h). So some threads stand by,
-    asleep, each with threads of libgomp of its own.
-    """
-    num_threads = torch.get_num_threads()
-    if num_threads < 2 or sys.platform != "linux":
-        return
-    # The first thread of a team is not one of libgomp's: a team adds one less.
-    added = num_threads - 1
-    number = max(1, math.ceil(processors.allowed / added) - 1)
-    for _ in range(min(number, MOST_STANDING_BY)):
-        Thread(
-            target=_stand_by, args=(torch,), daemon=True, name="litebert-stand-by"
-        ).start()
-
-
-def _stand_by(torch: Any) -> None:
-    """Compute once with all threads, which stay for the next time; there is none."""
-    torch.ones(torch.get_num_threads() * GRAIN).add_(1)
-    Event().wait()
 
 
 def explain_threads(

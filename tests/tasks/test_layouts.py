@@ -348,6 +348,7 @@ def test_a_column_of_splits_is_used(names: tuple[str, str], write: Write) -> Non
     held_out = dataset.read(path, "dev")
     assert [example.first for example in held_out] == [f"new {n}" for n in range(6)]
     assert any("rows by column split" in note for note in dataset.notes)
+    assert any("chosen on the test rows" in note for note in dataset.notes)
     # other files need no such column
     other = write("b.csv", "text,label\nrow,a\n")
     assert len(dataset.read(other, "dev")) == 1

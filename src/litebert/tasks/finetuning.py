@@ -402,18 +402,20 @@ def doubts_of_training(
     last: Mapping[str, float],
     rows: Mapping[str, Sequence[AnswerRow]],
 ) -> tuple[str, ...]:
-    """Say if training added nothing to what the vectors gave before it, or no more than
-    chance may add.
+    """Say if training lost what the vectors gave before it, added nothing, or no more
+    than chance may add.
     """
     before = first[key_measure]
     after = last[key_measure]
     values = f"{key_measure} {after:.4f} at the last step, {before:.4f} at the start"
-    if after <= before:
+    number = len(next(iter(rows.values()), ()))
+    if after < before:
         return (
-            f"training added nothing: {values}; the model is that of the best"
+            f"training made the model worse: {values}; the model is that of the best"
             " evaluation",
         )
-    number = len(next(iter(rows.values()), ()))
+    if after == before:
+        return (f"training added nothing that {number:,} rows can show: {values}",)
     is_share = key_measure.endswith("accuracy")
     if is_share and number and 0 < before < 1:
         error = 2 * math.sqrt(before * (1 - before) / number)

@@ -168,8 +168,9 @@ def write_result(
     last = evaluations[-1]
     best = max(evaluations, key=lambda row: row.values.get(key, -math.inf))
     kept: Literal["last", "best"] = "last"
-    if prepared.has_worthy_start and last.values[key] <= evaluations[0].values[key]:
-        # training made nothing better: the model is that of the best evaluation
+    # Where both are equal, as on a few rows that are all right, the trained model is
+    # kept: a regression with a strong penalty gives probabilities near chance.
+    if prepared.has_worthy_start and last.values[key] < evaluations[0].values[key]:
         kept = "best"
         weights = read_folder(folder / "best").network.state_dict()
         task.load(weights)

@@ -109,6 +109,11 @@ def settle(
     if columns.all("split"):
         counts = ", ".join(f"{name} {number:,}" for name, number in splits.items())
         notes.append(f"rows by column {columns.all('split')[0]}: {counts}")
+        if not splits["dev"]:
+            notes.append(
+                "warning: no rows are for development, so the best evaluation is chosen"
+                " on the test rows, which flatters it; the last step is not"
+            )
     warning = _half_of_pair(table, columns, chosen, sample)
     if warning:
         notes.append(warning)
