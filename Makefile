@@ -78,9 +78,8 @@ study: $(VENV)/.user  ## the paper's tables at a small scale: an hour or two of 
 	$(BIN)/litebert tokenizer train $(TEXT) --vocab-size 600 --output build/study/vocabulary
 	$(BIN)/litebert corpus build $(TEXT) --tokenizer build/study/vocabulary --output build/study/corpus --held-out 0.04
 	for t in $(STUDIES); do \
-	  $(BIN)/litebert study ablation $$t --corpus build/study/corpus --output build/study --seeds 1,2,3 --afford 1.5 || exit 1; \
+	  $(BIN)/python -m benchmarks.study.ablation $$t --corpus build/study/corpus --output build/study --seeds 1,2,3 --afford 1.5 || exit 1; \
 	done
-	$(BIN)/litebert study page build/study --html build/study/study.html --force
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/site
 	$(BIN)/mkdocs build --strict

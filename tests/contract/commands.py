@@ -52,10 +52,6 @@ COMMANDS = [
     ("search", "Anna STORIES --model RUNS/base"),
     ("similar", "'Anna left.' 'Bert came.' --model RUNS/base"),
     ("sizes", "--preset tiny"),
-    ("study ablation", "sharing --corpus CORPUS --afford 0.0001 --output study"),
-    ("study cost", "--tokens 8 --seq-length 8 --rounds 1"),
-    ("study layers", "RUNS/base --texts few.txt --depths 16 --output study"),
-    ("study page", "study --html study.html"),
     ("tag", "'Anna left.' --model RUNS/tags"),
     ("tokenizer encode", "'Anna left.' --tokenizer TOKENIZER"),
     ("tokenizer train", "STORIES --vocab-size 60 --output v"),
@@ -84,5 +80,3 @@ def furnish(place: Path, desk: Desk) -> None:
         header = "index\tsentence1\tsentence2\tlabel\n"
         (place / "glue" / "RTE" / f"{split}.tsv").write_text(header + "".join(rows))
     litebert("export", "google", desk.base, place / "google" / "model.ckpt").ok  # noqa: B018
-    few = ("--texts", place / "few.txt", "--depths", 16, "--output", place / "study")
-    litebert("study", "layers", desk.base, *few).ok  # noqa: B018

@@ -34,21 +34,6 @@ def writers(desk: Desk) -> dict[str, list[object]]:
     """Return commands that lack only the last word, the path of their output."""
     few = desk.folder / "few.txt"
     few.write_text("".join(f"{text}\n" for text in TEXTS))
-    if not (study := desk.folder / "study").exists():
-        assert (
-            litebert(
-                "study",
-                "layers",
-                desk.base,
-                "--texts",
-                few,
-                "--depths",
-                16,
-                "--output",
-                study,
-            ).code
-            == 0
-        )
     return {
         "average": ["runs", "average", desk.base, "--output"],
         "predict": [
@@ -68,7 +53,6 @@ def writers(desk: Desk) -> dict[str, list[object]]:
             "--output",
         ],
         "embed": ["embed", few, "--model", desk.base, "--quiet", "--output"],
-        "html": ["study", "page", study, "--html"],
     }
 
 
@@ -93,7 +77,6 @@ EXISTING = {
 }
 EXISTING |= {
     "filter": ["own.jsonl"],
-    "html": ["own.jsonl"],
     "embed": ["own.jsonl", "node"],
 }
 
@@ -124,7 +107,6 @@ def test_force_replaces_what_litebert_wrote_and_nothing_else(
     words = writers(desk)[verb]
     output = tmp_path / {
         "filter": "kept.jsonl",
-        "html": "page.html",
         "embed": "v.npy",
     }.get(verb, "made")
     assert [litebert(*words, output).code for _ in "ab"] == [0, 1]

@@ -7,14 +7,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
 import pytest
-
-from litebert.config import preset
-from litebert.study import costs
 
 from .commands import COMMANDS, ELSEWHERE, furnish
 from .shell import (
@@ -269,14 +265,11 @@ def test_labels_names_and_data_cannot_steer_the_terminal(
 
 
 @pytest.fixture(scope="module")
-def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder in which all cases run: some read what others write."""
     folder = tmp_path_factory.mktemp("json")
     furnish(folder, desk)
-    with pytest.MonkeyPatch.context() as patch:
-        # BERT-large needs 5 GB
-        patch.setattr(costs, "preset", lambda _: preset("tiny"))
-        yield folder
+    return folder
 
 
 @pytest.mark.parametrize(("name", "typed"), COMMANDS, ids=map(" ".join, COMMANDS))

@@ -141,10 +141,6 @@ if __name__ == "__main__":
     commands = json.loads(Path(sys.argv[2]).read_text("utf-8"))
     sys.addaudithook(watch.hook)
 
-    from litebert.config import preset
-    from litebert.study import costs
-
-    costs.preset = lambda _: preset("tiny")  # BERT-large needs 5 GB
     runners = {"serve": serve, "misbehave": misbehave}
     for name, words in commands:
         watch.command = name

@@ -5,19 +5,14 @@ tests.
 import importlib
 import re
 from pathlib import Path
-from statistics import median
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from litebert.study.costs import Costs
-from litebert.study.layers import Layers
-from litebert.study.study import read_findings
 from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[2]
-MEASURED = ROOT / "benchmarks" / "study"
 
 
 def test_the_notebook_has_no_outputs_and_every_cell_runs(
@@ -42,7 +37,7 @@ def test_the_tables_of_pages_are_those_of_the_metrics_files_and_the_scripts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    tables = importlib.import_module("benchmarks.study.tables")
+    tables = importlib.import_module("benchmarks.study.pages")
     texts = [path.read_text("utf-8") for path in tables.PAGES]
     assert sum(len(tables.BLOCK.findall(text)) for text in texts) >= 10
     assert [tables.page_with_tables(text) for text in texts] == texts
@@ -52,40 +47,6 @@ def test_the_tables_of_pages_are_those_of_the_metrics_files_and_the_scripts(
         importlib.import_module("benchmarks.scale_map").computed_tables().split("\n\n")
     )
     assert [table in page for table in computed] == [True, True]
-
-
-def test_the_sentences_about_figure_1_hold() -> None:
-    found = {
-        layers.source: layers for layers in read_findings(Layers, MEASURED, "layers-*")
-    }
-    assert set(found) == {"packaged", "books-wiki-mini", "minilm-bert", "pl-bert"}
-    assert all(layers.eigenvalue_at_depth > 1 for layers in found.values())
-    large = found["pl-bert"]
-    assert min(step.residual for step in large.beyond) > 1 / 3
-    assert {fate.period for fate in large.fates} == {4, 5}
-
-
-def test_the_table_of_costs_is_that_of_its_metrics() -> None:
-    (found,) = read_findings(Costs, MEASURED, "cost")
-    for claim in found.claims:
-        own, other = (4 * number / 1e6 for number in claim.parameters)
-        speeds = (
-            median(claim.training_speeds),
-            median(claim.inference_speeds),
-            claim.flops_speed,
-        )
-        cells = [
-            f"{claim.name} / {claim.beside}",
-            f"{claim.paper_speed}",
-            *(f"{speed:.2f}" for speed in speeds),
-        ]
-        cells += [
-            f"{own:,.0f} / {other:,.0f}",
-            *(f"{claim.speed_at(speed):.2f}" for speed in (1, 10, 100)),
-        ]
-        assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "study.md").read_text(
-            "utf-8"
-        )
 
 
 # docs/reliability.md

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from litebert.api.sizes import sizes_of
 from litebert.config import PRESETS, AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import (
@@ -23,7 +24,6 @@ from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch, dept
 from litebert.optim import build_optimizer
 from litebert.runs import Run
 from litebert.settings import resolve, settings_from_words
-from litebert.study import sizes_of
 from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import Prepared, finetune, prepare
 

@@ -63,7 +63,6 @@ VERBS = {
     "serve": "answer over HTTP, with a page to try the model at /",
     "similar": "compute how similar two texts are",
     "sizes": "show parameters, bytes and compute of every preset",
-    "study": "repeat the paper's experiments: layers, ablations, costs",
     "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",
 }
@@ -77,6 +76,7 @@ MODULES = {
     ),
     "api.runs": "report, runs average, runs clean, runs tail",
     "api.settings": "config list, config show, recipes list, recipes show",
+    "api.sizes": "sizes",
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
@@ -84,11 +84,6 @@ MODULES = {
     "corpus.corpus": "corpus push",
     "report.listing": "runs compare, runs list",
     "serve": "serve",
-    "study": "sizes",
-    "study.costs": "study cost",
-    "study.layers": "study layers",
-    "study.page": "study page",
-    "study.tables": "study ablation",
 }
 HOMES = {
     name: module for module, names in MODULES.items() for name in names.split(", ")

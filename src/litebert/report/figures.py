@@ -1,4 +1,4 @@
-"""Figures of a page: curves by step, rows of a table, and reliability diagrams.
+"""Figures of a page: curves by step, and reliability diagrams.
 
 matplotlib draws them as SVG, inline or as files; the same figure always gives the same
 bytes. matplotlib is imported when a figure is drawn.
@@ -6,14 +6,14 @@ bytes. matplotlib is imported when a figure is drawn.
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
-from litebert.report.tables import format_cell, format_share
+from litebert.report.tables import format_share
 from litebert.runs import LogRow, Run
 
 if TYPE_CHECKING:
@@ -275,37 +275,6 @@ def _clipping_rule(run: Run, norms: Sequence[float]) -> Rule | None:
 
 
 # ---- other figures -------------------------------------------------------------------
-
-
-def rows_figure(
-    title: str, caption: str, rows: Mapping[str, Sequence[float]]
-) -> Figure:
-    """Return a figure of rows from top to bottom, each with the mean and deviation of
-    its values.
-    """
-    parts = list[str]()
-    for label, values in rows.items():
-        mean = fmean(values) if values else None
-        parts.append(f"{label}: {format_cell(mean)}")
-    fill = partial(_fill_rows, rows=rows)
-    return Figure(title, caption, f"{title}: {'; '.join(parts)}.", fill)
-
-
-def _fill_rows(axes: "Axes", *, rows: Mapping[str, Sequence[float]]) -> None:
-    heights = range(len(rows), 0, -1)
-    axes.set_yticks(heights, list(rows))
-    for height, values in zip(heights, rows.values(), strict=True):
-        if not values:
-            continue
-        axes.errorbar(
-            fmean(values),
-            height,
-            xerr=stdev(values) if len(values) > 1 else 0.0,
-            fmt="o",
-            color=PALETTE["train"],
-            markersize=4.0,
-            capsize=2.0,
-        )
 
 
 class Bin(NamedTuple):

@@ -1,9 +1,4 @@
-"""Studies of the architecture: repetitions of the paper's experiments and, in this
-file, figures that need none.
-
-These are a network's parameters and FLOPs, computed from its configuration; `litebert
-sizes` shows the presets.
-"""
+"""Parameters, bytes and FLOPs of a network, computed from its configuration."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated

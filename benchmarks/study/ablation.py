@@ -1,19 +1,17 @@
-"""`litebert study ablation`: train the rows of a table of the paper, and compare."""
+"""Train the rows of a table of the paper, and compare.
 
-from collections.abc import Iterable, Sequence
+python -m benchmarks.study.ablation NAME --corpus FOLDER [--seeds 1,2,3]
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge
 
-from litebert.errors import LitebertError, no_such_name, say
-from litebert.files import require_replaceable, write_json
-from litebert.metrics import Spread
-from litebert.report.figures import Figure, rows_figure
-from litebert.report.tables import Cell, Table
-from litebert.runs import require_distinct
-from litebert.study.ablation import (
+from benchmarks.study.grids import (
     MEASURE,
     Ablation,
     AblationRow,
@@ -21,12 +19,18 @@ from litebert.study.ablation import (
     read_grids,
     training_flops,
 )
-from litebert.study.study import Study
+from benchmarks.study.study import Study
+from benchmarks.study.trials import Bench, measure_rate
+from litebert.cli.command import command_of
+from litebert.errors import say
+from litebert.files import require_replaceable, write_json
+from litebert.metrics import Spread
+from litebert.report.figures import PALETTE, Figure
+from litebert.report.tables import Cell, Table, format_cell
+from litebert.runs import require_distinct
 
 if TYPE_CHECKING:
-    from litebert.study.trials import Bench
-
-HELP = "litebert study ablation --help"
+    from matplotlib.axes import Axes
 
 
 def study_ablation(
@@ -60,10 +64,6 @@ def study_ablation(
     (8), depth (11), width (12), ngram or groups; or masking or attention, which the
     authors name as future work. A trained row is not trained again: rerun the command
     to resume.
-
-    litebert study ablation sharing --corpus corpora/mine
-    litebert study ablation sharing --corpus corpora/mine --probe sst2=data/glue --seeds 1,2,3
-    litebert study ablation width --corpus corpora/mine --scale paper --afford 0
     """
     require_replaceable(output, as_folder=True)
     tables = read_grids().tables
@@ -75,14 +75,11 @@ def study_ablation(
     _require_known("row", rows, variants)
     _require_probes(probes)
     if more is None and any(variant.has_more_data for variant in variants.values()):
-        raise LitebertError(
-            "LB-829",
-            "this table compares one corpus with two of the same vocabulary",
-            next="litebert study ablation data --corpus CORPUS --more CORPUS",
+        raise SystemExit(
+            "this table compares one corpus with two of the same vocabulary:"
+            " give --more CORPUS"
         )
     require_distinct(seeds)
-    from litebert.study.trials import Bench, measure_rate
-
     second_corpus = more.absolute() if more else None
     bench = Bench(table, scale, corpus.absolute(), output / "runs", second_corpus)
     rate = measure_rate(bench.scale)
@@ -110,31 +107,21 @@ def study_ablation(
 
 
 def _require_known(kind: str, names: Sequence[str], known: Iterable[str]) -> None:
-    """Raise LB-746 for a name of a table, scale or row that does not exist."""
+    """End the program for a name of a table, scale or row that does not exist."""
     for name in names:
         if name not in known:
-            what = f"there is no {kind} of this name"
-            raise no_such_name("LB-746", what, name, known, next=HELP)
+            raise SystemExit(f"there is no {kind} {name}, only {', '.join(known)}")
 
 
 def _require_probes(probes: Sequence[str]) -> None:
-    """Raise LB-762 unless each probe is TASK=PATH."""
+    """End the program unless each probe is TASK=PATH."""
     for probe in probes:
         task, _, path = probe.partition("=")
         if not task or not path:
-            raise LitebertError(
-                "LB-762",
-                "a probe is a task and its data",
-                received=probe,
-                expected=(
-                    "TASK=PATH: a named task and its folder, or a name and your own"
-                    " file"
-                ),
-                next=HELP,
-            )
+            raise SystemExit(f"a probe is TASK=PATH, not {probe}")
 
 
-def _predict(bench: "Bench", variant: Variant, rate: float) -> AblationRow:
+def _predict(bench: Bench, variant: Variant, rate: float) -> AblationRow:
     """Return a row that is not trained yet, with its cost; `rate` is in FLOPs a
     second.
     """
@@ -173,11 +160,6 @@ def report_ablation(ablation: Ablation) -> Study[Ablation]:
     return Study(
         ablation,
         name=ablation.name,
-        title=f"{ablation.title} (paper: {ablation.source})",
-        paper=(
-            f"its figures are percent on tasks; ours are {MEASURE} on held-out text, at"
-            f" scale {ablation.scale}."
-        ),
         finding=ablation.verdict,
         tables=[Table(headings, rows, ablation.title)],
         figures=_figures(ablation),
@@ -210,3 +192,38 @@ def _figures(ablation: Ablation) -> list[Figure]:
         label = f"{row.label} (paper {row.paper})" if row.paper else row.label
         points[label] = row.values(MEASURE)
     return [rows_figure(ablation.title, "Bars: deviation between seeds.", points)]
+
+
+def rows_figure(
+    title: str, caption: str, rows: Mapping[str, Sequence[float]]
+) -> Figure:
+    """Return a figure of rows from top to bottom, each with the mean and deviation of
+    its values.
+    """
+    parts = list[str]()
+    for label, values in rows.items():
+        mean = fmean(values) if values else None
+        parts.append(f"{label}: {format_cell(mean)}")
+    fill = partial(_fill_rows, rows=rows)
+    return Figure(title, caption, f"{title}: {'; '.join(parts)}.", fill)
+
+
+def _fill_rows(axes: "Axes", *, rows: Mapping[str, Sequence[float]]) -> None:
+    heights = range(len(rows), 0, -1)
+    axes.set_yticks(heights, list(rows))
+    for height, values in zip(heights, rows.values(), strict=True):
+        if not values:
+            continue
+        axes.errorbar(
+            fmean(values),
+            height,
+            xerr=stdev(values) if len(values) > 1 else 0.0,
+            fmt="o",
+            color=PALETTE["train"],
+            markersize=4.0,
+            capsize=2.0,
+        )
+
+
+if __name__ == "__main__":
+    command_of(study_ablation, "ablation")()

@@ -19,14 +19,12 @@ Output = Annotated[Path | None, "Folder for metrics and figures."]
 
 @dataclass(frozen=True)
 class Study(Generic[Measured]):
-    """What the paper found and what was measured here, a sentence that compares them,
+    """What was measured, a sentence that compares it with the paper, tables, figures,
     and the files that were written.
     """
 
     measured: Measured
     name: str
-    title: str
-    paper: str
     finding: str
     tables: Sequence[Table]
     figures: Sequence[Figure] = ()

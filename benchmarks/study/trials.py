@@ -4,27 +4,15 @@ them, record the results.
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from litebert.config import FinetuneConfig, PretrainConfig
-from litebert.corpus import Corpus
-from litebert.corpus.shards import MANIFEST
-from litebert.device import DTYPES
-from litebert.errors import LitebertError
-from litebert.fast import accelerate
-from litebert.files import hash_file, read_json, write_json
-from litebert.flops import forward_flops
-from litebert.folder import fill_gaps, read_config, read_folder
-from litebert.nn import AlbertForPretraining, Batch
-from litebert.objectives import Loader, Sampling
-from litebert.rng import random_bits
-from litebert.runs import Run, read_record
-from litebert.settings import resolve, settings_from_words
-from litebert.study import sizes_of
-from litebert.study.ablation import (
+import torch
+
+from benchmarks.study.grids import (
     Grid,
     Scale,
     Trial,
@@ -33,7 +21,20 @@ from litebert.study.ablation import (
     config_of,
     read_grids,
 )
-from litebert.study.models import step_seconds
+from litebert.api.sizes import sizes_of
+from litebert.config import FinetuneConfig, PretrainConfig
+from litebert.corpus import Corpus
+from litebert.corpus.shards import MANIFEST
+from litebert.device import DTYPES
+from litebert.fast import accelerate
+from litebert.files import hash_file, read_json, write_json
+from litebert.flops import MASKED_SHARE, forward_flops
+from litebert.folder import fill_gaps, read_config, read_folder
+from litebert.nn import AlbertForPretraining, Batch
+from litebert.objectives import Loader, Sampling
+from litebert.rng import random_bits
+from litebert.runs import Run, read_record
+from litebert.settings import resolve, settings_from_words
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import finetune
@@ -75,6 +76,26 @@ def measure_rate(scale: Scale) -> float:
     return (
         3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids) / seconds
     )
+
+
+def step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
+    """Return the CPU seconds of a forward pass, a backward pass and a plain update,
+    which touches every weight once.
+    """
+    masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
+    begun = time.process_time()
+    output = network(batch, masked)
+    loss = (
+        output.masked_lm.float().logsumexp(-1).mean()
+        + output.sentence_order.float().mean()
+    )
+    loss.backward()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.grad is not None:
+                parameter.sub_(parameter.grad, alpha=1e-6)
+                parameter.grad = None
+    return time.process_time() - begun
 
 
 @dataclass(frozen=True)
@@ -220,12 +241,8 @@ class Bench:
         return trial
 
 
-def _interrupted(what: str, step: int) -> LitebertError:
-    return LitebertError(
-        "LB-830",
-        f"{what} was interrupted at step {step}",
-        next="rerun the command to resume",
-    )
+def _interrupted(what: str, step: int) -> SystemExit:
+    return SystemExit(f"{what} was interrupted at step {step}; run it again to resume")
 
 
 def _network(folder: Path) -> AlbertForPretraining:
@@ -261,7 +278,7 @@ def measure(
         batch.sentence_labels for batch in batches if batch.sentence_labels is not None
     ]
     if labels:
-        share = sum(int(each.sum()) for each in labels) / sum(map(len, labels))
+        share = sum(int(batch.sum()) for batch in labels) / sum(map(len, labels))
         measures["sentence_commonest"] = max(share, 1 - share)
     return {name: round(value, 6) for name, value in measures.items()}
 

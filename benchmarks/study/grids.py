@@ -1,4 +1,4 @@
-"""The paper's tables: rows as settings (ablation.toml), our results, and whether the
+"""The paper's tables: rows as settings (grids.toml), our results, and whether the
 paper's ordering is reproduced.
 
 Nothing here trains or needs torch; for training, see `trials`.
@@ -31,7 +31,7 @@ CROSSED = ("nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest")
 """Measures of a table in which rows are evaluated on both sentence objectives."""
 CLEAR = 2.0  # in standard errors; a smaller difference does not count
 
-# ---- scales and tables, as described in ablation.toml --------------------------------
+# ---- scales and tables, as described in grids.toml --------------------------------
 
 
 class Scale(BaseModel, frozen=True, extra="forbid"):
@@ -125,7 +125,7 @@ class _File(BaseModel, frozen=True, extra="forbid"):
 
 @cache
 def read_grids() -> _File:
-    """Return the scales and the tables of ablation.toml."""
+    """Return the scales and the tables of grids.toml."""
     text = Path(__file__).with_suffix(".toml").read_text("utf-8")
     return _File.model_validate(tomllib.loads(text))
 

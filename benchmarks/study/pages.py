@@ -1,5 +1,5 @@
 """Make the tables of the studies from the metrics files next to this script: python -m
-benchmarks.study.tables.
+benchmarks.study.pages.
 
 A table is between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is its metrics
 file; what is between them is replaced. tests/docs/test_pages.py compares them.
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.measure import table as markdown
+from benchmarks.study.grids import ALWAYS_SHOWN, CROSSED, MEASURE, Ablation, read_grids
+from benchmarks.study.layers import Layers
+from benchmarks.study.study import read_findings
 from litebert.files import write_text
 from litebert.metrics import Spread
-from litebert.study.ablation import ALWAYS_SHOWN, CROSSED, MEASURE, Ablation, read_grids
-from litebert.study.layers import Layers
-from litebert.study.study import read_findings
 
 HERE = Path(__file__).parent
 PAGES = (HERE.parents[1] / "docs" / "study.md", HERE / "RESULTS.md")
