@@ -695,7 +695,7 @@ class TaskDataConfig(Section):
         None, description="folder of a named task, as its authors publish it"
     )
     train: str | None = Field(
-        None, description="your own examples: CSV, TSV, JSONL, Parquet"
+        None, description="your own examples: a table, or a folder for each label"
     )
     dev: str | None = Field(
         None, description="examples to evaluate on; unset: a part of train"

@@ -38,7 +38,7 @@ OF_BAD = [
     "unusable row (LB-843) | 2 | line 42; line 44 | 3 cells, not 2: one | two | three"
 ]
 OF_BAD += ["unusable row (LB-857) | 1 | line 43 | there is no label in column label"]
-LATIN = (HEAD + GOOD).encode() + b"Z\xfcrich,a\n"
+LATIN = (HEAD + GOOD).encode() + b"Z\xffrich,a\n"
 TWICE = f"{HEAD}{GOOD}row  number 7,b\nrow number 8,b\nnew,a\n"
 OF_TWICE = ["contradictory labels | 2 | line 43 | differs from {path}, line 10"]
 OF_TWICE += ["repeated row | 1 | line 42 | the same as {path}, line 9"]

@@ -34,6 +34,7 @@ from litebert.files import format_bytes
 from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
 from litebert.inference.inputs import require_count
+from litebert.plugins import DATASETS
 from litebert.reading.source import find_texts, is_url
 from litebert.runs import claim, is_run, require_distinct, require_run_folder
 from litebert.settings import DEFAULT, Setting, Settings, resolve
@@ -447,9 +448,10 @@ def finetune(
     from litebert.train import finetune as fine_tuning
 
     path = Path(task)
-    own = path if path.suffix or path.is_file() else None
+    is_named = str(task) in DATASETS
+    own = path if path.suffix or (path.exists() and not is_named) else None
     task = "table" if own else fspath(task)
-    default_name = own.name.split(".")[0] if own else task
+    default_name = own.absolute().name.split(".")[0] if own else task
     folder = _run_folder(runs, name or default_name)
     require_task(task)
     require_distinct(seeds)

@@ -36,7 +36,7 @@ from litebert.reading import source as inputs
 from litebert.reading.source import Source
 from litebert.runs import Run
 from litebert.tasks.own.columns import HEADERS, SYNONYMS
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.own.layouts import DELIMITED, SUFFIXES, note_encoding, open_table
 
 CHUNK = 256  # rows that are answered, and written, together
 Answering: TypeAlias = Callable[[list[Row]], Sequence[Any]]
@@ -416,7 +416,7 @@ def _read_words(
     return [], list(rows), shared
 
 
-ROWS = (".txt", *inputs.TABLES)  # the kinds of files with rows to answer
+ROWS = (".txt", *SUFFIXES)  # the kinds of files with rows to answer
 
 
 def find_sources(words: Sequence[str]) -> list[Source]:
@@ -460,14 +460,14 @@ def _count_rows(sources: Sequence[Source]) -> int | None:
     cannot be counted.
     """
     if any(
-        each is inputs.STANDARD_INPUT or each.kind == ".parquet" or each.compression
+        each is inputs.STANDARD_INPUT or each.kind in inputs.COMPACT or each.compression
         for each in sources
     ):
         return None
     num_lines = sum(
         piece.count(b"\n") for each in sources for piece in inputs.read_pieces(each)
     )
-    return max(0, num_lines - sum(each.kind in inputs.DELIMITED for each in sources))
+    return max(0, num_lines - sum(each.kind in DELIMITED for each in sources))
 
 
 def rows_of(
@@ -511,6 +511,9 @@ def rows_of(
             if has_header is None and not set(chosen.values()) <= set(table.columns):
                 # a chosen name must be in a header
                 table = open_table(source.name, has_header=True)
+        elif source is not inputs.STANDARD_INPUT:
+            source = inputs.recognize_encoding(source)
+        note_encoding(table.source if table else source)
         there = table.columns if table else (roles[0],)
         # a role's column: the chosen one, that of the training, the one with the name
         # of the role, or a synonym

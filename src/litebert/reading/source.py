@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 from io import BufferedIOBase
@@ -28,17 +28,22 @@ from litebert.errors import (
     did_you_mean,
     missing_package,
 )
+from litebert.reading import encoding as encodings
 
 # with the first bytes of such a file
 COMPRESSIONS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
-DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
-TAGGED = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
+SPREADSHEETS = (".xlsx", ".xls", ".ods")
 TEXTS = (".txt", *JSON_LINES, ".parquet")
-TABLES = (*DELIMITED, *JSON_LINES, ".json", ".parquet", *TAGGED)
+# these are compressed already
+COMPACT = (".parquet", *SPREADSHEETS)
+# the kind of a folder, of which each text is a file
+FOLDER = "folder"
 
 # what is counted in these kinds of file; in all others, lines
-_UNITS = {".parquet": "row", ".json": "item"}
+_UNITS = {".parquet": "row", ".json": "item", FOLDER: "text"} | dict.fromkeys(
+    SPREADSHEETS, "row"
+)
 
 PIECE_BYTES = 1 << 18
 BOMB_BYTES = 32 << 20
@@ -74,7 +79,7 @@ class Source:
     `part` is the part of a large file that is read, if it is not all of it: a range of
     its bytes, which begins and ends with lines, or of the row groups of a Parquet file.
     `size` is then that of the part, and `before` the number of rows before it; lines
-    are counted only when an error has to name one.
+    are counted only when an error has to name one. `encoding` is that of its text.
     """
 
     name: str
@@ -87,6 +92,7 @@ class Source:
     )
     part: range | None = None
     before: int | None = None
+    encoding: str = "utf-8"
 
     def place(self, number: int) -> str:
         """Name the place of a line or row, by its number in what is read.
@@ -132,9 +138,7 @@ def find_texts(names: Names) -> tuple[Source, ...]:
 
 
 def find_input(name: str, kinds: Sequence[str] = TEXTS) -> Source:
-    """Look up a path or a URL; it must be of one of `kinds` (TEXTS or TABLES), readable
-    and not empty.
-    """
+    """Look up a path or a URL; it must be of one of `kinds`, readable and not empty."""
     try:
         if is_url(name):
             with _storage(name) as (store, path):
@@ -158,24 +162,28 @@ def find_input(name: str, kinds: Sequence[str] = TEXTS) -> Source:
     source = _source(name, size)
     kind = source.kind
     compression = source.compression
-    if kind not in kinds or (kind == ".parquet" and compression):
-        what = f"{name} is not of a file type that can be read"
-        received = f"{kind}{compression}" or "no extension"
-        expected = (
-            f"{', '.join(kinds)}; all but .parquet also with"
-            f" {' or '.join(COMPRESSIONS)}"
-        )
-        near = did_you_mean(kind, kinds) if kind else "add the right extension"
-        raise RequestError(
-            "LB-304",
-            what,
-            received=received,
-            expected=expected,
-            next=f"rename or convert it ({near})",
-        )
+    if kind not in kinds or (kind in COMPACT and compression):
+        raise _unknown_kind(source, [kind for kind in kinds if kind])
     if size == 0:
         raise no_content(name)
     return source
+
+
+def _unknown_kind(source: Source, kinds: Sequence[str]) -> RequestError:
+    compact = " or ".join(kind for kind in COMPACT if kind in kinds)
+    near = "add the right extension"
+    if source.kind:
+        near = did_you_mean(source.kind, kinds)
+    return RequestError(
+        "LB-304",
+        f"{source.name} is not of a file type that can be read",
+        received=f"{source.kind}{source.compression}" or "no extension",
+        expected=(
+            f"{', '.join(kinds)}; all but {compact} also with"
+            f" {' or '.join(COMPRESSIONS)}"
+        ),
+        next=f"rename or convert it ({near})",
+    )
 
 
 def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
@@ -317,11 +325,27 @@ def decompression_bomb(source: Source, length: int, stored: int) -> DamagedError
     )
 
 
-# ---- lines: strict UTF-8 -------------------------------------------------------------
+# ---- lines ---------------------------------------------------------------------------
+
+
+def recognize_encoding(source: Source) -> Source:
+    """Return a text file with its encoding, as far as its first bytes make that
+    certain.
+    """
+    sample = bytearray()
+    try:
+        for piece in read_pieces(source):
+            sample += piece
+            if len(sample) >= encodings.SAMPLE_BYTES:
+                break
+    except (EOFError, OSError, zlib.error):
+        return source  # reading its lines says what is wrong
+    return replace(source, encoding=encodings.find_encoding(bytes(sample)))
 
 
 def read_lines(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line without its end) of a text file.
+    """Yield (number from 1, line without its end) of a text file, which must be UTF-8 or
+    of the encoding that was recognized.
 
     Only LF and CR LF end a line, so that line numbers match those of an editor. A
     leading byte-order mark is dropped.
@@ -365,6 +389,8 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
     may_have_mark = source.part is None or source.part.start == 0
     longest = MAX_JSON_BYTES if source.kind == ".json" else MAX_LINE_BYTES
     pieces = _read_stdin() if source is STANDARD_INPUT else read_pieces(source)
+    if source.encoding != "utf-8":
+        pieces = encodings.to_utf8(pieces, source.encoding)
     try:
         for piece in pieces:
             data = piece
@@ -386,6 +412,14 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
                 received = f"over {MAX_BLANK_BYTES >> 20} MiB of blank lines"
                 raise _too_long(source, num_lines, received)
             yield block
+    except UnicodeDecodeError as error:
+        raise LitebertError(
+            "LB-309",
+            f"{source.name}: not {encodings.NAMES[source.encoding]} after line"
+            f" {num_lines:,}, as it is before",
+            received=f"byte 0x{error.object[error.start]:02x}",
+            next="save it again as UTF-8, in the program that it comes from",
+        ) from error
     except (EOFError, OSError, zlib.error) as error:
         # an error of the system, not of decompression
         if getattr(error, "errno", None):

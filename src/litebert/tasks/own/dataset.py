@@ -22,15 +22,13 @@ from numpy.typing import NDArray
 
 from litebert import rng
 from litebert.errors import LitebertError, format_count, no_such_name
-from litebert.files import hash_file
 from litebert.plugins import LOADING, TASK_KINDS
-from litebert.reading.source import TABLES, find_input
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.kinds.text import TextRows
 from litebert.tasks.own.cells import have_words, split_of
 from litebert.tasks.own.columns import Columns, chosen_columns, pair_flags
-from litebert.tasks.own.layouts import PLAIN, open_table
+from litebert.tasks.own.layouts import hash_table, note_encoding, open_table
 from litebert.tasks.own.rows import RowReading, TrainingRows, guess_columns
 from litebert.tasks.own.table import TableFile
 
@@ -220,7 +218,7 @@ def table_dataset(
     else:
         choices = Choices(columns, problem, labels, skips_unlabelled)
         reading, notes = settle(choices.open(train), choices)
-        trained_on = _hash(train)
+        trained_on = hash_table(train)
         recorded = list(reading.columns.words())
     files = OwnFiles(
         reading,
@@ -347,6 +345,8 @@ class OwnFiles:
     ) -> list[Any]:
         reading = self.reading
         table = reading.open(path, is_labelled=is_labelled)
+        if path != self.train:
+            note_encoding(table.source)
         skips_unlabelled = is_labelled and self.skips_unlabelled
         numbers = list[int]()
         examples = list[Any]()
@@ -370,7 +370,7 @@ class OwnFiles:
         """Check that the training file is as it was, so that the same rows are held
         out.
         """
-        is_changed = self.trained_on not in (None, _hash(path))
+        is_changed = self.trained_on not in (None, hash_table(path))
         if self.has_other_columns or is_changed:
             raise LitebertError(
                 "LB-890",
@@ -383,11 +383,7 @@ class OwnFiles:
 
 
 def _is_train(path: Path, train: Path, trained_on: str | None) -> bool:
-    return path.resolve() == train.resolve() or _hash(path) == trained_on
-
-
-def _hash(path: Path) -> str:
-    return hash_file(Path(find_input(str(path), (*TABLES, *PLAIN)).location))
+    return path.resolve() == train.resolve() or hash_table(path) == trained_on
 
 
 def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:

@@ -13,41 +13,87 @@ from statistics import fmean
 
 from litebert.reading import tables
 from litebert.reading.source import Source
-from litebert.reading.tables import Dialect, Quoting
-from litebert.tasks.own.cells import MISSING, name_of, number_of
+from litebert.reading.spreadsheet import Sheet
+from litebert.reading.tables import Dialect, Quoting, Scanned
+from litebert.tasks.own.cells import MISSING, name_of, number_of, text_of
 from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
-from litebert.tasks.own.table import TableFile
+from litebert.tasks.own.table import SAMPLE_ROWS, TableFile
 
 
 def open_delimited(
     source: Source, lines: Sequence[str], has_header: bool | None
 ) -> TableFile:
-    """Determine how a delimited file is written, given its first lines.
-
-    Without a header, columns are called 1, 2, 3, …, and so is one without a name.
-    """
+    """Determine how a delimited file is written, given its first lines."""
     dialect = guess_dialect(lines, kind=source.kind)
     # if no row is valid, reading it raises the reason
     sample = _rows(dialect, lines) or [[""]]
     if has_header is None:
         has_header = guess_header(sample)
-    columns = list[str]()
-    for place, cell in enumerate(sample[0], 1):
-        name = name_of(cell) if has_header else None
-        columns.append(name or str(place))
-    tables.require_distinct(
-        columns,
-        f"{source.name}, line {1 + dialect.num_skipped}",
-        "a name for each column; or, if line 1 is a row: --column header=no",
-    )
-    header = "names in the first line" if has_header else "no header"
+    place = f"{source.name}, line {1 + dialect.num_skipped}"
+    columns = _names_of(sample[0], place, has_header=has_header)
     return TableFile(
         source,
-        f"{dialect}, {header}",
-        tuple(columns),
+        f"{dialect}, {_HEADERS[has_header]}",
+        columns,
         partial(tables.scan_delimited, source, dialect, columns, has_header=has_header),
         has_header,
     )
+
+
+def open_sheet(source: Source, sheet: Sheet, has_header: bool | None) -> TableFile:
+    """Return a sheet of a spreadsheet as a table.
+
+    Rows above the header that have one cell only, such as a title, are left out.
+    """
+    rows = list(sheet.rows)
+    width = max(_width(cells) for _, cells in rows)
+    while width > 1 and len(rows) > 1 and _width(rows[0][1]) < 2:
+        del rows[0]
+    sample = [[text_of(cell) or "" for cell in cells] for _, cells in rows]
+    if has_header is None:
+        has_header = guess_header(sample[:SAMPLE_ROWS])
+    place = f"{source.name}, row {rows[0][0]}"
+    columns = _names_of(sample[0], place, has_header=has_header)
+    others = ""
+    if sheet.others:
+        others = f"; not read: {', '.join(sheet.others)} (save it as another file)"
+    return TableFile(
+        source,
+        f"sheet {sheet.name}, {_HEADERS[has_header]}{others}",
+        columns,
+        partial(_scan_sheet, rows[int(has_header) :], columns),
+        has_header,
+    )
+
+
+def _width(cells: Sequence[object]) -> int:
+    return sum(cell is not None for cell in cells)
+
+
+def _scan_sheet(
+    rows: Sequence[tuple[int, Sequence[object]]], columns: Sequence[str]
+) -> Iterator[Scanned]:
+    for number, cells in rows:
+        yield number, dict(zip(columns, cells, strict=False))
+
+
+_HEADERS = {True: "names in the first line", False: "no header"}
+
+
+def _names_of(first: Sequence[str], place: str, *, has_header: bool) -> tuple[str, ...]:
+    """Return the names of columns, given the cells of the first row; without a header,
+    they are called 1, 2, 3, …, and so is one without a name.
+    """
+    columns = list[str]()
+    for number, cell in enumerate(first, 1):
+        name = name_of(cell) if has_header else None
+        columns.append(name or str(number))
+    tables.require_distinct(
+        columns,
+        place,
+        "a name for each column; or, if this is a row: --column header=no",
+    )
+    return tuple(columns)
 
 
 def _rows(dialect: Dialect, lines: Sequence[str]) -> list[list[str]]:
@@ -60,6 +106,22 @@ def _rows(dialect: Dialect, lines: Sequence[str]) -> list[list[str]]:
 
 
 # ---- the dialect ---------------------------------------------------------------------
+
+# in prose, commas divide nothing; the share of lines that must be as wide as the first
+_SURE = {"\t": 0.95, ";": 1.0, "|": 1.0}
+
+
+def are_delimited(lines: Sequence[str]) -> bool:
+    """Return whether lines of any file are rows of cells: between tabs, semicolons or
+    bars, or with usual names in the first one.
+    """
+    dialect = guess_dialect(lines, kind=".txt")
+    trial = _Trial.of(dialect, lines[dialect.num_skipped :] or [""])
+    if trial.num_cells < 2:
+        return False
+    is_sure = trial.share >= _SURE.get(dialect.delimiter, 2)
+    return is_sure or (trial.has_known_name and trial.share > 0.9)
+
 
 _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
 # the line with which Excel is told the delimiter
@@ -126,7 +188,7 @@ def _likely(lines: Sequence[str], kind: str) -> list[Dialect]:
     # With tabs, quotes are rarely special: only if they enclose the first name, or are
     # doubled in a quoted cell.
     has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
-    delimiters = "\t,;|" if kind == ".tsv" else ",;\t|"
+    delimiters = ",;\t|" if kind == ".csv" else "\t,;|"
     dialects = list[Dialect]()
     for delimiter in delimiters:
         quotings = _QUOTINGS

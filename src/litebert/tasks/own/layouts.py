@@ -1,44 +1,52 @@
 """The layouts of files that people have, and which one a file has.
 
-A layout says how it is recognised from the first lines of a file and how it is read;
-`LAYOUTS` lists them, and the first that recognises a file reads it. The name of a file
-decides only where its content leaves a choice. After that, a table whose rows are words
-becomes one of sentences, whatever it was written in (`sentences`).
+A layout says how it is recognized from the name and the first lines of a file and how it
+is read; `LAYOUTS` lists them, and the first that recognizes a file reads it. A name such
+as reviews.txt leaves a choice, which the lines decide. After that, a table whose rows
+are words becomes one of sentences, whatever it was written in (`sentences`). Messages,
+help and docs list the formats from here.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from litebert.errors import RequestError
-from litebert.reading import tables
+from litebert.errors import RequestError, say
+from litebert.files import hash_file
+from litebert.reading import encoding, tables
 from litebert.reading.parquet import read_parquet
 from litebert.reading.source import (
-    DELIMITED,
+    FOLDER,
     JSON_LINES,
-    TABLES,
-    TAGGED,
+    SPREADSHEETS,
     Source,
     find_input,
     no_content,
     read_lines,
+    recognize_encoding,
 )
+from litebert.reading.spreadsheet import read_sheet
 from litebert.reading.tables import Scanned
 from litebert.reading.words import looks_like_words, recognize, scan_words
 from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
-from litebert.tasks.own.delimited import open_delimited
+from litebert.tasks.own.delimited import are_delimited, open_delimited, open_sheet
+from litebert.tasks.own.folders import ClassFolder, find_folder
+from litebert.tasks.own.labelled_lines import are_labelled, scan_labelled
 from litebert.tasks.own.sentences import join_words
 from litebert.tasks.own.table import SAMPLE_CHARACTERS, SAMPLE_ROWS, TableFile
 
-# files of lines, in which rows are recognised by their shape
-PLAIN = (".txt",)
+DELIMITED = (".csv", ".tsv", ".tab")
+TAGGED = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
+# files of lines, in which rows are recognized by their shape; "" is a name without an
+# extension
+PLAIN = (".txt", ".text", ".train", ".valid", ".dev", ".test", ".dat", ".data", "")
 
 
 @dataclass(frozen=True)
 class Opening:
-    """A file and its first lines, by which its layout is recognised; a file that is not
+    """A file and its first lines, by which its layout is recognized; a file that is not
     read by lines has none.
     """
 
@@ -48,28 +56,58 @@ class Opening:
     @classmethod
     def of(cls, source: Source) -> "Opening":
         """Read the first lines of a file."""
-        if source.kind in (".parquet", ".json"):
+        if source.kind in (".parquet", FOLDER, *SPREADSHEETS):
             return cls(source, ())
+        readable = recognize_encoding(source)
+        if source.kind == ".json":
+            return cls(readable, ())
         lines = list[str]()
         size = 0
-        for _, line in islice(read_lines(source), SAMPLE_ROWS):
+        for _, line in islice(read_lines(readable), SAMPLE_ROWS):
             lines.append(line)
             size += len(line)
             if size > SAMPLE_CHARACTERS:
                 break
         if not any(lines):
             raise no_content(source.name)
-        return cls(source, tuple(lines))
+        return cls(readable, tuple(lines))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout of files: what it is called, how it is recognised, how it is read."""
+    """A layout of files: what it is called, the names that only such files have, how it
+    is recognized and read.
+    """
 
     name: str
+    suffixes: tuple[str, ...]
+    # of a file whose name leaves a choice
     recognizes: Callable[[Opening], bool]
     # with a header, without one, or with what is guessed
     open: Callable[[Opening, bool | None], TableFile]
+
+    def __str__(self) -> str:
+        suffixes = [suffix for suffix in self.suffixes if suffix != FOLDER]
+        return f"{self.name} ({', '.join(suffixes)})" if suffixes else self.name
+
+    def has(self, opening: Opening) -> bool:
+        """Return whether a file has this layout."""
+        return opening.source.kind in self.suffixes or self.recognizes(opening)
+
+
+def find_table(path: str | Path) -> Source:
+    """Look up a file, or a folder of texts, that may be a table."""
+    if Path(path).is_dir():
+        return find_folder(Path(path))
+    return find_input(str(path), (*SUFFIXES, *PLAIN))
+
+
+def hash_table(path: Path) -> str:
+    """Return the hash of a table's bytes, by which it is known again."""
+    source = find_table(path)
+    if source.kind == FOLDER:
+        return ClassFolder.of(source).hash
+    return hash_file(Path(source.location))
 
 
 def open_table(
@@ -81,32 +119,41 @@ def open_table(
     (None: guess); without a header, columns are called 1, 2, 3, … `sentence` is the
     column that says to which sentence a word belongs, if each row is a word.
     """
-    opening = Opening.of(find_input(str(path), (*TABLES, *PLAIN)))
+    opening = Opening.of(find_table(path))
     for layout in LAYOUTS:
-        if layout.recognizes(opening):
-            return join_words(layout.open(opening, has_header), sentence)
+        if layout.has(opening):
+            table = join_words(layout.open(opening, has_header), sentence)
+            return replace(table, writing=f"{table.writing}{_not_utf8(opening.source)}")
     raise RequestError(
         "LB-304",
         f"{path} does not look like a table",
         received=f"lines of text, such as {next(filter(None, opening.lines))[:60]!r}",
-        expected=f"one of {', '.join(layout.name for layout in LAYOUTS)}",
+        expected=f"one of these: {'; '.join(map(str, LAYOUTS))}",
         next="rename it to .csv, .tsv, .jsonl or .conll, whichever it is",
     )
+
+
+def _not_utf8(source: Source) -> str:
+    if source.encoding == "utf-8":
+        return ""
+    return f", in {encoding.NAMES[source.encoding]}"
+
+
+def note_encoding(source: Source) -> None:
+    """Print a note on a file that is not UTF-8, where no other note tells its layout."""
+    if source.encoding != "utf-8":
+        say(f"note: {source.name} is read as {encoding.NAMES[source.encoding]}")
 
 
 # ---- words ---------------------------------------------------------------------------
 
 
-def _is_words(opening: Opening) -> bool:
-    """Return whether a file has a word a line, by its name or by its shape."""
-    if opening.source.kind in TAGGED:
-        return True
-    if opening.source.kind not in (".txt", ".tsv"):
+def _are_words(opening: Opening) -> bool:
+    """Return whether a file has a word and its tag per line, by its shape."""
+    if opening.source.kind not in (*PLAIN, ".tsv"):
         return False
-    if _has_header(
-        opening.lines
-    ):  # its rows are joined to sentences, if they are words
-        return False
+    if _has_header(opening.lines):
+        return False  # its rows are joined to sentences, if they are words
     return looks_like_words(opening.lines, recognize(opening.lines))
 
 
@@ -165,21 +212,54 @@ def _with_keys(table: TableFile) -> TableFile:
     return TableFile(table.source, table.writing, tuple(keys), table.scan)
 
 
-# ---- delimited -----------------------------------------------------------------------
+# ---- texts with labels before them, and folders of texts -----------------------------
+
+
+def _are_labelled(opening: Opening) -> bool:
+    return opening.source.kind in PLAIN and are_labelled(opening.lines)
+
+
+def _open_labelled(opening: Opening, _: bool | None) -> TableFile:
+    scan = partial(scan_labelled, opening.source)
+    return TableFile(opening.source, "__label__ before texts", ("label", "text"), scan)
+
+
+def _open_folder(opening: Opening, _: bool | None) -> TableFile:
+    return ClassFolder.of(opening.source).open()
+
+
+# ---- cells ---------------------------------------------------------------------------
+
+
+def _are_delimited(opening: Opening) -> bool:
+    return opening.source.kind in PLAIN and are_delimited(opening.lines)
 
 
 def _open_delimited(opening: Opening, has_header: bool | None) -> TableFile:
     return open_delimited(opening.source, opening.lines, has_header)
 
 
-def _of_kind(*kinds: str) -> Callable[[Opening], bool]:
-    return lambda opening: opening.source.kind in kinds
+def _open_sheet(opening: Opening, has_header: bool | None) -> TableFile:
+    return open_sheet(opening.source, read_sheet(opening.source), has_header)
+
+
+# ---- the registry --------------------------------------------------------------------
+
+
+def _never(_: Opening) -> bool:
+    return False
 
 
 LAYOUTS: Sequence[Layout] = (
-    Layout("Parquet", _of_kind(".parquet"), _open_parquet),
-    Layout("a list of objects (.json)", _of_kind(".json"), _open_json),
-    Layout("an object per line (.jsonl)", _of_kind(*JSON_LINES), _open_json_lines),
-    Layout("a word and its tag per line (.conll)", _is_words, _open_words),
-    Layout("delimited (.csv, .tsv)", _of_kind(*DELIMITED), _open_delimited),
+    Layout("a folder of .txt files for each label", (FOLDER,), _never, _open_folder),
+    Layout("Parquet", (".parquet",), _never, _open_parquet),
+    Layout("a spreadsheet", SPREADSHEETS, _never, _open_sheet),
+    Layout("a list of objects", (".json",), _never, _open_json),
+    Layout("an object per line", JSON_LINES, _never, _open_json_lines),
+    Layout("a word and its tag per line", TAGGED, _are_words, _open_words),
+    Layout("lines of fastText, with __label__", (), _are_labelled, _open_labelled),
+    Layout("cells between delimiters", DELIMITED, _are_delimited, _open_delimited),
+)
+SUFFIXES: tuple[str, ...] = tuple(
+    suffix for layout in LAYOUTS for suffix in layout.suffixes if suffix != FOLDER
 )

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import groupby, islice, pairwise
 
 from litebert.errors import LitebertError, RequestError
-from litebert.reading.source import DELIMITED
 from litebert.reading.tables import Row, Scanned
 from litebert.reading.words import are_entities
 from litebert.tasks.own.cells import name_of, number_of, text_of
@@ -28,7 +27,8 @@ def join_words(table: TableFile, sentence: str | None) -> TableFile:
     """
     names = map(normalize_name, table.columns)
     has_usual_name = any(name in NAMES["word"] for name in names)
-    if sentence is None and not has_usual_name and table.source.kind not in DELIMITED:
+    has_cells = table.has_header is not None
+    if sentence is None and not has_usual_name and not has_cells:
         return table  # a .json file is not read once more
     rows = WordRowSample.of(table)
     if sentence is not None and sentence not in table.columns:

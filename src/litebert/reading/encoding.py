@@ -1,0 +1,99 @@
+"""The encoding of a text file that is not UTF-8: UTF-16, or Windows-1252 of Western
+Europe.
+
+Any bytes at all are text in Windows-1252 and its sisters, so it takes signs that the
+text was meant: its words are spelt with the letters of Western European languages, or
+only few of its characters are beyond ASCII. What is not certain stays refused.
+"""
+
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator
+
+# the encodings that are recognized, and what people call them
+NAMES = {
+    "utf-16": "UTF-16",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+    "cp1252": "Windows-1252",
+}
+# what is looked at, in bytes
+SAMPLE_BYTES = 4 << 20
+# in English, fewer of the characters are beyond ASCII, whatever they are
+_FEW = 0.01
+# and so few of its characters may be no letter or mark of Western Europe, or stand in a
+# word that is not spelt as words are
+_MOST_ODD = 0.02
+
+_SMALL = "àâäáãåæçèéêëìíîïñòóôöõøœùúûüß"
+_CAPITAL = "ÀÂÄÁÃÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÖÕØŒÙÚÛÜ"
+_MARKS = "’‘“”„‚–—…«»‹›€£¥§°ºª·•©®™¿¡²³½¼¾±×\xa0\xad"
+_WORD = re.compile(r"[^\W\d_]+")
+# in a word, no capital follows a small letter
+_SPELT = re.compile(rf"[A-Z{_CAPITAL}]*[a-z{_SMALL}]*")
+# letters beyond ASCII stand alone or in pairs: créée, œuvre
+_LONG_RUN = re.compile(r"[^\x00-\x7f]{3,}")
+
+
+def find_encoding(sample: bytes) -> str:
+    """Return the encoding of a file, given its first bytes; "utf-8" unless another one
+    is certain.
+
+    >>> find_encoding("Größe".encode("cp1252")), find_encoding("Größe".encode())
+    ('cp1252', 'utf-8')
+    """
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if _share_of_nul(sample[1:2000:2]) > 0.5 and not _share_of_nul(sample[0:2000:2]):
+        return "utf-16-le"
+    if _share_of_nul(sample[0:2000:2]) > 0.5 and not _share_of_nul(sample[1:2000:2]):
+        return "utf-16-be"
+    if _is_utf8(sample) or not _is_western(sample):
+        return "utf-8"
+    return "cp1252"
+
+
+def _share_of_nul(data: bytes) -> float:
+    return data.count(0) / max(1, len(data))
+
+
+def _is_utf8(sample: bytes) -> bool:
+    """Return whether bytes are UTF-8, or were: some characters are, and few others are
+    damaged.
+    """
+    try:
+        getincrementaldecoder("utf-8")().decode(sample)  # the last one may be cut
+    except UnicodeDecodeError:
+        num_characters = sum(
+            character > "\x7f" for character in sample.decode("utf-8", "ignore")
+        )
+        num_damaged = sample.decode("utf-8", "replace").count("\ufffd")
+        return num_characters >= num_damaged
+    return True
+
+
+def _is_western(sample: bytes) -> bool:
+    try:
+        text = sample.decode("cp1252")
+    except UnicodeDecodeError:
+        return False
+    known = _SMALL + _CAPITAL + _MARKS
+    others = [character for character in text if character > "\x7f"]
+    num_odd = sum(character not in known for character in others)
+    if len(others) < _FEW * len(text):
+        return 2 * num_odd <= len(others)
+    num_odd += len(_LONG_RUN.findall(text))
+    words = [word for word in _WORD.findall(text) if not word.isascii()]
+    num_odd += sum(not _SPELT.fullmatch(word) for word in words)
+    num_plain = sum(character.isascii() and character.isalpha() for character in text)
+    return num_odd <= _MOST_ODD * len(others) and num_plain > 2 * len(others)
+
+
+def to_utf8(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield pieces of another encoding in UTF-8; UnicodeDecodeError for a byte that it
+    does not have.
+    """
+    decoder = getincrementaldecoder(encoding)()
+    for piece in pieces:
+        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
