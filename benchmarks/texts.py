@@ -4,15 +4,17 @@ real texts as they arrive.
 
 import csv
 import gzip
+import io
 import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 
 DATA = Path(
@@ -26,7 +28,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a compressed file: JSON lines, or a table with tabs and no
     quotes (CoLA's has no heading).
     """
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
+    with _unpacked(path) as lines:
         if ".jsonl" in path.name:
             yield from map(json.loads, lines)
             return
@@ -36,6 +38,13 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
             else None
         )
         yield from csv.DictReader(lines, names, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _unpacked(path: Path) -> TextIO:
+    if path.suffix == ".zst":
+        unpacked = pyarrow.input_stream(path, compression="zstd")
+        return io.TextIOWrapper(unpacked, encoding="utf-8")
+    return gzip.open(path, "rt", encoding="utf-8")
 
 
 def documents() -> Iterator[str]:

@@ -478,7 +478,8 @@ class DistilConfig(Section):
     """What is learnt from a teacher, besides masked words and sentence order."""
 
     teacher: str | None = Field(
-        None, description="model folder, or a name on the Hub; unset: none"
+        None,
+        description="model folder, a name on the Hub, or vectors.npy; unset: none",
     )
     hidden: float = Field(
         5.5, ge=0, le=100, description="weight of the hidden-state error"

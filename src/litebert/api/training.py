@@ -259,7 +259,8 @@ def pretrain(
 
 def distil(
     teacher: Annotated[
-        str | Path, "An ALBERT, a BERT or a sentence-transformers model."
+        str | Path,
+        "An ALBERT, a BERT or a sentence-transformers model, or a file of vectors.",
     ],
     texts: corpora.Texts = (),
     *,
@@ -289,7 +290,9 @@ def distil(
 
     The teacher is a model folder or a name on the Hub: an ALBERT, a BERT, a
     sentence-transformers folder. The student starts from its layers and learns from its
-    hidden states and text vectors, but has its own vocabulary.
+    hidden states and text vectors, but has its own vocabulary. Or the teacher is
+    vectors.npy beside its texts, vectors.txt or vectors.jsonl, or a folder of such
+    files.
 
     litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2

@@ -23,6 +23,8 @@ from litebert.plugins import SENTENCE_OBJECTIVES
 from litebert.rng import IntLike, Ints
 from litebert.tokenizer import Tokenizer
 
+Vectors = NDArray[np.float16 | np.float32]
+
 IN_ORDER = 0
 SWAPPED = 1
 RANDOM_SECOND = 2
@@ -442,6 +444,7 @@ class Sample(NamedTuple):
     label: int | None  # None: no sentence task
     masked_positions: Ints
     replacements: Ints
+    vector: Vectors | None = None  # (width,), a teacher's
 
 
 @dataclass(frozen=True)
@@ -459,6 +462,8 @@ class PretrainingBatch:
     # (sequences,): 0 in order, 1 swapped or random, NO_LABEL alone; None without the
     # task
     sentence_labels: Ints | None
+    # (sequences, width), a teacher's, if it has read the texts before
+    vectors: Vectors | None = None
 
 
 def collate(samples: Iterable[Sample]) -> PretrainingBatch:
@@ -485,6 +490,7 @@ def collate(samples: Iterable[Sample]) -> PretrainingBatch:
     sentence_labels = None
     if rows[0].label is not None:
         sentence_labels = np.array([sample.label for sample in rows])
+    vectors = [sample.vector for sample in rows if sample.vector is not None]
     return PretrainingBatch(
         ids=ids,
         positions=positions,
@@ -493,4 +499,5 @@ def collate(samples: Iterable[Sample]) -> PretrainingBatch:
         masked_positions=masked_positions,
         masked_ids=masked_ids,
         sentence_labels=sentence_labels,
+        vectors=np.stack(vectors) if vectors else None,
     )

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -137,6 +139,24 @@ class Teacher:
                 ((sums[stop] - sums[first]) / (stop - first)[:, None]).float()
             )
         return kept, targets, pool_rows(states[-1].float(), batch, self.vectors.pooling)
+
+
+@dataclass(frozen=True)
+class TeacherVectors:
+    """A teacher of which only the vectors of some texts are known.
+
+    The student learns them in the directions `axes` (teacher's width, hidden), which
+    `TaughtTexts.axes` chooses: plain alignment, as in LEAF (arXiv 2509.12539), so that
+    vectors of both models can be compared.
+    """
+
+    axes: Tensor
+    vectors: SentenceVectors
+
+    def project(self, rows: NDArray[np.floating[Any]]) -> Tensor:
+        """Return the targets (texts, hidden) of some texts from their vectors."""
+        vectors = torch.from_numpy(rows.astype(np.float32))
+        return vectors.to(self.axes.device) @ self.axes
 
 
 def align(
@@ -339,7 +359,7 @@ class Distillation(Task[Lesson]):
     """
 
     pretraining: Pretraining
-    teacher: Teacher
+    teacher: Teacher | TeacherVectors
     open_texts: Callable[[], Samples]
     held_out_texts: Sequence[PretrainingBatch]
     distil: DistilConfig
@@ -348,12 +368,15 @@ class Distillation(Task[Lesson]):
         self.network: AlbertForPretraining = self.pretraining.network
         # the errors of states and vectors, each with its count
         self.num_sums = self.pretraining.num_sums + 4
-        # for each step of the student, the teacher's layer at the same relative depth
-        depth = len(self.network.albert.plan)
-        of_teacher = len(self.teacher.encoder.plan)
-        self._layers = [
-            round(step * of_teacher / depth) for step in range(1, depth + 1)
-        ]
+        self._layers = list[int]()
+        self._errors = ["vector_error"]
+        if isinstance(self.teacher, Teacher):
+            # for each step of the student, the teacher's layer at the same depth
+            depth = len(self.network.albert.plan)
+            of_teacher = len(self.teacher.encoder.plan)
+            steps = range(1, depth + 1)
+            self._layers = [round(step * of_teacher / depth) for step in steps]
+            self._errors = ["hidden_error", "vector_error"]
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
         """Yield two lessons a step: pairs, then texts."""
@@ -388,15 +411,20 @@ class Distillation(Task[Lesson]):
             device_of(self.network),
             world,
         )
-        if is_masked and not self.distil.hidden:
+        aligns_states = self.distil.hidden and isinstance(self.teacher, Teacher)
+        if is_masked and not aligns_states:
             return Lesson(work.batch, share, world, pairs=work)
-        kept, targets, vectors = self.teacher.read(ids, batch.offsets, self._layers)
+        if isinstance(self.teacher, TeacherVectors):
+            assert batch.vectors is not None, "its texts come with their vectors"
+            targets = self.teacher.project(batch.vectors)
+            return Lesson(work.batch, share, world, vectors=targets)
+        kept, states, vectors = self.teacher.read(ids, batch.offsets, self._layers)
         if is_masked:
             return Lesson(
-                work.batch, share, world, pairs=work, kept=kept, targets=targets
+                work.batch, share, world, pairs=work, kept=kept, targets=states
             )
         return Lesson(
-            work.batch, share, world, kept=kept, targets=targets, vectors=vectors
+            work.batch, share, world, kept=kept, targets=states, vectors=vectors
         )
 
     def loss(self, work: Lesson) -> Loss:
@@ -455,7 +483,8 @@ class Distillation(Task[Lesson]):
             "hidden_error": hidden / (lessons or 1.0),
             "vector_error": vector / (texts or 1.0),
         }
-        return self.pretraining.measures(pretraining) | errors
+        known = {name: errors[name] for name in self._errors}
+        return self.pretraining.measures(pretraining) | known
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -471,9 +500,7 @@ class Distillation(Task[Lesson]):
         self.pretraining.world.sum_([sums])
         self.network.train()
         measured = self.measures(sums.tolist())
-        return values | {
-            name: measured[name] for name in ("hidden_error", "vector_error")
-        }
+        return values | {name: measured[name] for name in self._errors}
 
 
 def unmask(batch: PretrainingBatch) -> Ints:

@@ -15,6 +15,7 @@ from litebert.device import Device, device_of
 from litebert.distributed import world_size
 from litebert.fast import checkpoint_gradients
 from litebert.nn import AlbertForPretraining, Batch
+from litebert.objectives.taught import holds_vectors
 from litebert.optim import build_optimizer
 from litebert.tasks.heads import PretrainingWork
 from litebert.tasks.pretraining import Pretraining
@@ -63,7 +64,9 @@ def estimate(
     network.to(device.place)
     if train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
-    num_networks = WITH_TEACHER if config.distil.teacher else 1.0
+    num_networks = 1.0
+    if config.distil.teacher and not holds_vectors(config.distil.teacher):
+        num_networks = WITH_TEACHER
     tokens = tokens_of_step(config, mean_length)
     number = _probe_size(config, device)
     return measure_needs(

@@ -3,9 +3,12 @@ resume, train, save.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError
@@ -17,7 +20,7 @@ from litebert.device import choose_device, move_network
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import checkpoint_gradients, compile_steps
-from litebert.files import Json
+from litebert.files import Json, write_bytes
 from litebert.flops import forward_flops
 from litebert.folder import (
     ModelFolder,
@@ -30,6 +33,7 @@ from litebert.folder import (
 from litebert.hub import locate
 from litebert.nn import USUAL_HEADS, AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
+from litebert.objectives.taught import holds_vectors, vector_width
 from litebert.optim import (
     MomentOptimizer,
     build_optimizer,
@@ -45,7 +49,12 @@ from litebert.settings import (
     expected_value,
     is_typed,
 )
-from litebert.tasks.distillation import Distillation, Teacher, begin_as_teacher
+from litebert.tasks.distillation import (
+    Distillation,
+    Teacher,
+    TeacherVectors,
+    begin_as_teacher,
+)
 from litebert.tasks.local_start import attend_locally
 from litebert.tasks.pretraining import Pretraining
 from litebert.tasks.task import Task
@@ -76,6 +85,8 @@ STUDENT_GROUPS = 3
 # to fit the embedding projection on: some 10,000 tokens for E + 1 unknowns per hidden
 # unit
 FIT_TEXTS = 256
+# the directions in which a student learns known vectors, (teacher's width, hidden)
+AXES = "axes.npy"
 # shards of a large corpus in which pieces are counted, to initialise the output bias
 SHARDS_COUNTED = 8
 
@@ -110,9 +121,11 @@ def pretrain(
                 settled.origins[name] = (
                     f"start {begins}" if begins and not of_text else TOKENIZER
                 )
-        of_teacher: dict[str, Json] = (
-            {"teacher": hash_weights(locate(named))} if named else {}
-        )
+        of_teacher: dict[str, Json] = {}
+        if sources.taught:
+            of_teacher = {"teacher": sources.taught.hash}
+        elif named:
+            of_teacher = {"teacher": hash_weights(locate(named))}
         if begin(folder, settled, data=sources.describe() | of_teacher, world=world):
             return 0
         all_threads = torch.get_num_threads()
@@ -123,15 +136,13 @@ def pretrain(
             device.computing(dtype, is_deterministic=settings.deterministic),
         ):
             # a student is initialised from its teacher on the CPU, before either moves
-            teacher = (
-                Teacher.load(locate(named), sources.tokenizer, dtype=dtype)
-                if named
-                else None
-            )
+            teacher = open_teacher(config, sources, folder, dtype=dtype, world=world)
             network = new_network(config, sources, teacher, dtype)
             network.to(device.place).train()
-            if teacher:
+            if isinstance(teacher, Teacher):
                 move_network(teacher.encoder, device)
+            elif teacher:
+                teacher = replace(teacher, axes=teacher.axes.to(device.place))
             if settings.gradient_checkpointing:
                 checkpoint_gradients(network.albert)
             if settings.compile:
@@ -183,8 +194,42 @@ def pretrain(
         return 0
 
 
+def open_teacher(
+    config: PretrainConfig,
+    sources: Sources,
+    folder: Path,
+    *,
+    dtype: torch.dtype,
+    world: World,
+) -> Teacher | TeacherVectors | None:
+    """Return the teacher of a run on the CPU: a network, or known vectors.
+
+    Of these, the run keeps the directions that the student learns in `axes.npy`: with
+    them, the teacher's vectors of other texts can be compared with the student's.
+    """
+    named = config.distil.teacher
+    if sources.taught is None:
+        if named is None:
+            return None
+        return Teacher.load(locate(named), sources.tokenizer, dtype=dtype)
+    taught = sources.taught
+    path = folder / AXES
+
+    def write_axes() -> None:
+        if not path.exists():
+            file = BytesIO()
+            np.save(file, taught.axes(config.model.hidden_size))
+            write_bytes(path, file.getvalue())
+
+    world.from_first(write_axes)
+    vectors = SentenceVectors(normalize=True)
+    if config.start.model:
+        vectors = read_shape(config.start.model).vectors or vectors
+    return TeacherVectors(torch.from_numpy(np.load(path)), vectors)
+
+
 def vectors_of(
-    config: PretrainConfig, teacher: Teacher | None
+    config: PretrainConfig, teacher: Teacher | TeacherVectors | None
 ) -> SentenceVectors | None:
     """Return how the model makes vectors: as its teacher or the model that it starts
     from; None if neither says it.
@@ -198,7 +243,7 @@ def task_of(
     network: AlbertForPretraining,
     config: PretrainConfig,
     sources: Sources,
-    teacher: Teacher | None,
+    teacher: Teacher | TeacherVectors | None,
     world: World,
 ) -> Task[Any]:
     """Return the task of the run: pretraining, and with a teacher distillation as
@@ -217,11 +262,16 @@ def task_of(
     if teacher is None:
         return task
     plain = plain_text_config(config)
+    open_texts = sources.batches(plain)
+    held_out_texts = sources.evaluation(plain)
+    if sources.taught:
+        open_texts = sources.taught_texts(config)
+        held_out_texts = [*open_texts().held_out()]
     return Distillation(
         task,
         teacher=teacher,
-        open_texts=sources.batches(plain),
-        held_out_texts=sources.evaluation(plain),
+        open_texts=open_texts,
+        held_out_texts=held_out_texts,
         distil=config.distil,
     )
 
@@ -290,7 +340,32 @@ def shape_of(
     """
     config = resolved.config
     if config.start.model:
-        return shape_of_start(resolved, tokenizer)
+        shape = shape_of_start(resolved, tokenizer)
+    else:
+        shape = _shape_of_settings(resolved, tokenizer)
+    if config.distil.teacher and holds_vectors(config.distil.teacher):
+        require_wide_vectors(config.distil.teacher, shape.hidden_size)
+    return shape
+
+
+def require_wide_vectors(teacher: str, hidden_size: int) -> None:
+    """Raise if a student would be wider than the vectors that it is to learn."""
+    width = vector_width(teacher)
+    if hidden_size > width:
+        what = "the student is wider than the vectors that it would learn"
+        raise LitebertError(
+            "LB-566",
+            what,
+            received=f"hidden_size {hidden_size}, and vectors of {width} numbers",
+            expected=f"hidden_size {width} or less",
+            next=f"set model.hidden_size={width}, or --from a narrower student",
+        )
+
+
+def _shape_of_settings(
+    resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None
+) -> AlbertConfig:
+    config = resolved.config
     is_open = _is_usual(resolved.origins["model.vocab_size"])
     if tokenizer and not is_open and config.model.vocab_size != tokenizer.vocab_size:
         raise _other_shape(
@@ -298,7 +373,9 @@ def shape_of(
             "vocab_size",
             f"{tokenizer.vocab_size}, the pieces of {config.data.corpus}",
         )
-    return shape_of_student(resolved) if config.distil.teacher else config.model
+    if config.distil.teacher and not holds_vectors(config.distil.teacher):
+        return shape_of_student(resolved)
+    return config.model
 
 
 def shape_of_start(
@@ -418,7 +495,7 @@ def _other_shape(
 def new_network(
     config: PretrainConfig,
     sources: Sources,
-    teacher: Teacher | None,
+    teacher: Teacher | TeacherVectors | None,
     dtype: torch.dtype,
 ) -> AlbertForPretraining:
     """Return the network on the CPU: random or begun as its teacher, with attention and
@@ -436,7 +513,7 @@ def new_network(
     if config.start.model:
         return network  # `take_start` fills it
     corpus = sources.corpus
-    if teacher:
+    if isinstance(teacher, Teacher):
         texts = loader_for(corpus.path, config=plain_text_config(config))
         begin_as_teacher(network, teacher, texts.samples(0, FIT_TEXTS))
     if config.start.attention == "local":

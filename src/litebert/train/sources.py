@@ -30,6 +30,11 @@ from litebert.objectives.sampling import (
     shares,
 )
 from litebert.objectives.sequences import sentence_objective
+from litebert.objectives.taught import (
+    TaughtSamples,
+    TaughtTexts,
+    holds_vectors,
+)
 from litebert.plugins import SENTENCE_OBJECTIVES
 from litebert.tokenizer import Tokenizer
 
@@ -39,14 +44,15 @@ SHORT_TEXTS = 0.3
 
 @dataclass(frozen=True)
 class Sources:
-    """The data of a run: training corpus, held-out corpus, their tokenizer, and the
-    other corpora of a mix.
+    """The data of a run: training corpus, held-out corpus, their tokenizer, the other
+    corpora of a mix, and texts with a teacher's vectors.
     """
 
     corpus: Corpus
     held_out: Corpus
     tokenizer: Tokenizer
     others: tuple[Path, ...] = ()
+    taught: TaughtTexts | None = None  # texts with vectors, if these are the teacher
 
     @classmethod
     def open(cls, config: PretrainConfig) -> "Sources":
@@ -67,7 +73,13 @@ class Sources:
         held_out.tokenizer()
         # checks that they are complete, with one vocabulary
         mixed = shares_of(config, corpus.path) if data.mix else {}
-        return cls(corpus, held_out, corpus.tokenizer(), tuple(mixed)[1:])
+        return cls(
+            corpus,
+            held_out,
+            corpus.tokenizer(),
+            others=tuple(mixed)[1:],
+            taught=open_taught(config),
+        )
 
     def describe(self) -> dict[str, Json]:
         """Describe the data that a run depends on, for run.json."""
@@ -135,6 +147,12 @@ class Sources:
             mean += share * min(objective.max_seq_length, of_text + 3)
         return mean
 
+    def taught_texts(self, config: PretrainConfig) -> Callable[[], TaughtSamples]:
+        """Return a function that opens the texts with vectors, as `batches` does for
+        the corpus.
+        """
+        return partial(open_taught_samples, self.corpus.path, config=config)
+
     def batches(self, config: PretrainConfig) -> Callable[[], Samples]:
         """Return a function that opens the loader of a run; it is sent to worker
         processes, so it pickles small.
@@ -152,6 +170,29 @@ def open_corpus(path: Path, config: PretrainConfig) -> Corpus:
         corpus
         if corpus.manifest.counts.tokens > (config.data.window or WINDOW_PIECES)
         else Corpus.open(path)
+    )
+
+
+def open_taught(config: PretrainConfig) -> TaughtTexts | None:
+    """Open the texts with a teacher's vectors, if the teacher is such files."""
+    named = config.distil.teacher
+    if named is None or not holds_vectors(named):
+        return None
+    return TaughtTexts(named, num_held_out=config.train.eval_sequences)
+
+
+def open_taught_samples(corpus: Path, *, config: PretrainConfig) -> TaughtSamples:
+    """Open the samples of a student that learns known vectors, with the corpus's
+    vocabulary.
+    """
+    texts = open_taught(config)
+    assert texts is not None, "the run has a teacher that is a file"
+    return TaughtSamples(
+        texts,
+        Corpus.without_shards(corpus).tokenizer(),
+        batch_size=config.distil.texts,
+        seed=config.train.seed,
+        longest=config.distil.text_length,
     )
 
 

@@ -1,0 +1,168 @@
+"""Write the texts that the better teacher reads, and its vectors of them.
+
+`python -m benchmarks.pretraining.words.taught texts OUT` draws some 300,000 texts of
+all kinds and lengths, in shards `0000.jsonl`, `0001.jsonl`, ..., each of which is a
+mixture of all of them: sentences of everyday English, questions of SQuAD 1.1 train,
+sentences, pairs of sentences and paragraphs of Wikipedia, and sentences of books.
+
+`python -m benchmarks.pretraining.words.taught vectors TEACHER OUT` writes `0000.npy`
+beside `0000.jsonl`, and so on: a float16 row of length one for each text. Run it again
+to go on after a stop: whole shards are kept. On an idle core a shard takes a minute or
+two.
+"""
+
+import io
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from benchmarks.texts import DATA, rows, squad
+from litebert.corpus.text import TextSettings, split_sentences
+from litebert.files import write_bytes, write_text
+
+SHARD_TEXTS = 2_000
+BATCH_TOKENS = 2_048  # padded tokens that the teacher reads at once
+LONGEST = 256  # in the teacher's pieces
+
+SENTENCE_WORDS = range(4, 41)
+PARAGRAPH_WORDS = range(30, 161)
+# of every Wikipedia article of 2015
+SENTENCES_EACH = 4
+PAIRS_EACH = 2
+BOOK_SENTENCES = 30_000
+SQUAD_QUESTIONS = 60_000
+SQUAD_PARAGRAPHS = 9_000
+
+
+# ---- the texts -----------------------------------------------------------------------
+
+
+def write_texts(out: Path) -> None:
+    """Draw the texts, shuffle them, and write them in shards."""
+    draw = random.Random(57)
+    texts = dict.fromkeys(" ".join(text.split()) for text in _texts(draw))
+    shuffled = list(texts)
+    draw.shuffle(shuffled)
+    out.mkdir(parents=True)
+    for number, start in enumerate(range(0, len(shuffled), SHARD_TEXTS)):
+        shard = shuffled[start : start + SHARD_TEXTS]
+        lines = [json.dumps({"text": text}, ensure_ascii=False) for text in shard]
+        write_text(out / f"{number:04}.jsonl", "".join(f"{line}\n" for line in lines))
+    words = sum(len(text.split()) for text in shuffled)
+    print(f"{len(shuffled):,} texts, {words:,} words", flush=True)
+
+
+def _texts(draw: random.Random) -> Iterator[str]:
+    for row in rows(DATA / "text" / "everyday.jsonl.gz"):
+        yield row["text"]
+
+    paragraphs = [part for article in squad("train") for part in article]
+    questions = [qa["question"] for part in paragraphs for qa in part["qas"]]
+    yield from draw.sample(questions, SQUAD_QUESTIONS)
+    contexts = [part["context"] for part in paragraphs]
+    short = [text for text in contexts if len(text.split()) in PARAGRAPH_WORDS]
+    yield from draw.sample(short, SQUAD_PARAGRAPHS)
+
+    for article in rows(DATA / "text" / "wiki_2015.jsonl.zst"):
+        yield from _of_article(article["text"].splitlines(), draw)
+
+    chapters = [
+        chapter["text"]
+        for book in rows(DATA / "text" / "books.jsonl.gz")
+        for chapter in book["chapters"]
+    ]
+    sentences = list[str]()
+    while len(sentences) < BOOK_SENTENCES:
+        chapter = draw.choice(chapters)
+        start = draw.randrange(max(1, len(chapter) - 4_000))
+        # the first and the last one may be cut
+        split = [*split_sentences(chapter[start : start + 4_000], TextSettings())]
+        whole = [text for text in split[1:-1] if len(text.split()) in SENTENCE_WORDS]
+        sentences += draw.sample(whole, min(4, len(whole)))
+    yield from sentences
+
+
+def _of_article(lines: Sequence[str], draw: random.Random) -> Iterator[str]:
+    """Yield a paragraph, sentences and pairs of sentences from different lines."""
+    usable = [line for line in lines if len(line.split()) in PARAGRAPH_WORDS]
+    draw.shuffle(usable)
+    yield from usable[:1]
+    sentences = list[str]()
+    pairs = list[str]()
+    for line in usable[1:9]:
+        split = [*split_sentences(line, TextSettings())]
+        fitting = [text for text in split if len(text.split()) in SENTENCE_WORDS]
+        sentences += fitting
+        pairs += [" ".join(pair) for pair in zip(split[::2], split[1::2], strict=False)]
+    yield from draw.sample(sentences, min(SENTENCES_EACH, len(sentences)))
+    yield from draw.sample(pairs, min(PAIRS_EACH, len(pairs)))
+
+
+# ---- the vectors ---------------------------------------------------------------------
+
+
+def write_vectors(teacher: Path, out: Path) -> None:
+    """Write the vectors of each shard that has none yet."""
+    import transformers
+
+    dtype = torch.float32
+    if torch.backends.mkldnn.is_available() and torch.cpu._is_avx512_bf16_supported():
+        dtype = torch.bfloat16
+    tokenizer = transformers.AutoTokenizer.from_pretrained(teacher)
+    model = transformers.AutoModel.from_pretrained(teacher, dtype=dtype).eval()
+    for path in sorted(out.glob("*.jsonl")):
+        vectors_path = path.with_suffix(".npy")
+        if vectors_path.exists():
+            continue
+        texts = [json.loads(line)["text"] for line in path.open(encoding="utf-8")]
+        started = time.process_time()
+        vectors, tokens = encode(model, tokenizer, texts)
+        seconds = time.process_time() - started
+        array = io.BytesIO()
+        np.save(array, vectors)
+        write_bytes(vectors_path, array.getvalue())
+        print(
+            f"{vectors_path.name}: {len(texts):,} texts, {tokens:,} pieces,"
+            f" {tokens / seconds:,.0f} pieces per second of processor time",
+            flush=True,
+        )
+
+
+@torch.inference_mode()
+def encode(
+    model: Any, tokenizer: Any, texts: Sequence[str]
+) -> tuple[NDArray[np.float16], int]:
+    """Return the vectors of the texts, (texts, hidden), and how many pieces they have.
+
+    Mean pooling and length one, as the teacher's sentence-transformers folder says.
+    """
+    ids = tokenizer(list(texts), truncation=True, max_length=LONGEST)["input_ids"]
+    order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
+    vectors = np.empty((len(ids), model.config.hidden_size), np.float16)
+    while order:
+        longest = len(ids[order[-1]])
+        size = max(1, BATCH_TOKENS // longest)
+        batch = order[-size:]
+        order = order[:-size]
+        padded = tokenizer.pad(
+            {"input_ids": [ids[index] for index in batch]}, return_tensors="pt"
+        )
+        states = model(**padded).last_hidden_state.float()  # (texts, tokens, hidden)
+        mask = padded["attention_mask"][:, :, None]
+        mean = (states * mask).sum(1) / mask.sum(1)
+        vectors[batch] = F.normalize(mean, dim=1).numpy()
+    return vectors, sum(map(len, ids))
+
+
+if __name__ == "__main__":
+    what, *paths = sys.argv[1:]
+    {"texts": write_texts, "vectors": write_vectors}[what](*map(Path, paths))

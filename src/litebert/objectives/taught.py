@@ -1,0 +1,259 @@
+"""Texts with the vectors that a teacher made of them, once and for all.
+
+`vectors.npy` has a row for each text of `vectors.txt` (a text a line) or of
+`vectors.jsonl` (its `text`), in the same order; a folder may hold many such pairs.
+`litebert embed TEXTS --output vectors.npy` writes rows like these, and so can any other
+program, for a teacher that litebert cannot read.
+
+Neither texts nor vectors are held in memory: only where each text begins.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert import rng
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import hash_file
+from litebert.objectives.sampling import Samples
+from litebert.objectives.sequences import (
+    PretrainingBatch,
+    Sample,
+    Vectors,
+    collate,
+)
+from litebert.rng import Ints
+from litebert.tokenizer import Tokenizer
+
+TEXT_SUFFIXES = (".txt", ".jsonl")
+# at most one text in so many is held out
+HELD_OUT_ONE_IN = 20
+# rows whose directions are measured: many for each of at most some thousand dimensions
+SAMPLED_ROWS = 50_000
+
+
+# ---- the files -----------------------------------------------------------------------
+
+
+def holds_vectors(teacher: str | Path | None) -> bool:
+    """Return whether a teacher is a file of vectors, or a folder of such files."""
+    if teacher is None:
+        return False
+    path = Path(teacher)
+    return path.suffix == ".npy" or any(path.glob("*.npy"))
+
+
+def vector_files(location: str | Path) -> list[Path]:
+    path = Path(location)
+    return [path] if path.suffix == ".npy" else sorted(path.glob("*.npy"))
+
+
+def vector_width(location: str | Path) -> int:
+    """Return how many numbers a vector of the first file has."""
+    return int(_map_vectors(vector_files(location)[0]).shape[1])
+
+
+@dataclass(frozen=True)
+class VectorShard:
+    """The vectors of a file, and where its texts begin."""
+
+    vectors: Vectors  # (texts, width), mapped
+    texts: Path
+    begins: Ints  # (texts + 1,), in bytes
+
+    @classmethod
+    def open(cls, path: Path) -> "VectorShard":
+        """Map the vectors and find the texts beside them, which must be as many."""
+        vectors = _map_vectors(path)
+        texts = _texts_beside(path)
+        sizes = [0]
+        with texts.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                _text_of(line, texts, number)
+                sizes.append(len(line))
+        if len(sizes) - 1 != len(vectors):
+            what = f"{path} does not have a vector for each text of {texts.name}"
+            received = f"{len(vectors):,} vectors and {len(sizes) - 1:,} texts"
+            advice = f"litebert embed {texts} --output {path} --force"
+            raise LitebertError("LB-561", what, received=received, next=advice)
+        return cls(vectors, texts, np.cumsum(sizes))
+
+    def text(self, row: int) -> str:
+        begin, end = self.begins[row : row + 2].tolist()
+        with self.texts.open("rb") as file:
+            file.seek(begin)
+            return _text_of(file.read(end - begin), self.texts, row + 1)
+
+
+def _map_vectors(path: Path) -> Vectors:
+    advice = f"write {path} again, as float16 or float32 with a row for each text"
+    try:
+        vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        what = f"{path} is not a complete array"
+        raise DamagedError("LB-562", what, received=error, next=advice) from error
+    if vectors.ndim != 2 or vectors.dtype not in (np.float16, np.float32):
+        what = f"{path} does not hold vectors"
+        received = f"{vectors.dtype} of shape {vectors.shape}"
+        expected = "float16 or float32 of shape (texts, width)"
+        raise LitebertError(
+            "LB-563", what, received=received, expected=expected, next=advice
+        )
+    return vectors
+
+
+def _texts_beside(path: Path) -> Path:
+    beside = [path.with_suffix(suffix) for suffix in TEXT_SUFFIXES]
+    present = [texts for texts in beside if texts.is_file()]
+    if len(present) != 1:
+        what = f"the texts of the vectors in {path} must be in one file beside it"
+        received = " and ".join(map(str, present)) or "none"
+        expected = " or ".join(texts.name for texts in beside)
+        raise LitebertError(
+            "LB-560",
+            what,
+            received=received,
+            expected=expected,
+            next=f"put the texts into {beside[0]}, one a line",
+        )
+    return present[0]
+
+
+def _text_of(line: bytes, texts: Path, number: int) -> str:
+    """Return the text of a line; in a JSON Lines file, its `text`."""
+    try:
+        content = line.decode("utf-8")
+        if texts.suffix == ".txt":
+            return content.rstrip("\r\n")
+        return str(json.loads(content)["text"])
+    except (ValueError, TypeError, KeyError) as error:
+        what = f"line {number:,} of {texts} has no text"
+        received = f"{type(error).__name__}: {error}"
+        expected = "UTF-8"
+        if texts.suffix != ".txt":
+            expected = '{"text": "..."} in UTF-8'
+        raise LitebertError(
+            "LB-564",
+            what,
+            received=received,
+            expected=expected,
+            next=f"correct line {number:,} of {texts}, or remove {texts} and its"
+            " vectors",
+        ) from error
+
+
+# ---- all shards as one list of texts -------------------------------------------------
+
+
+class TaughtTexts:
+    """The texts of all shards with their vectors, numbered from 0 across all of
+    them.
+
+    The last ones are held out: at most `num_held_out`, and one in twenty.
+    """
+
+    def __init__(self, location: str | Path, *, num_held_out: int) -> None:
+        self.files = vector_files(location)
+        self.shards = [VectorShard.open(file) for file in self.files]
+        widths = sorted({shard.vectors.shape[1] for shard in self.shards})
+        counts = [len(shard.vectors) for shard in self.shards]
+        self._firsts = np.cumsum([0, *counts])  # (shards + 1,)
+        self.width = widths[0]
+        total = int(self._firsts[-1])
+        self.num_held_out = min(num_held_out, total // HELD_OUT_ONE_IN)
+        self.num_training = total - self.num_held_out
+        if len(widths) > 1 or not self.num_held_out:
+            what = f"the vectors in {location} cannot teach together"
+            received = f"{total:,} vectors of the widths {', '.join(map(str, widths))}"
+            expected = f"{HELD_OUT_ONE_IN} or more vectors of one width"
+            advice = f"litebert embed TEXTS --output {self.files[0]} --force"
+            raise LitebertError(
+                "LB-565", what, received=received, expected=expected, next=advice
+            )
+
+    @property
+    def hash(self) -> str:
+        """The hash of all texts and vectors, by which a resumed run knows them."""
+        digest = hashlib.blake2b(digest_size=32)
+        for file, shard in zip(self.files, self.shards, strict=True):
+            digest.update(hash_file(file).encode())
+            digest.update(hash_file(shard.texts).encode())
+        return digest.hexdigest()
+
+    def row(self, number: int) -> tuple[str, Vectors]:
+        """Return a text and its vector, (width,)."""
+        place = int(np.searchsorted(self._firsts, number, side="right")) - 1
+        shard = self.shards[place]
+        row = number - int(self._firsts[place])
+        return shard.text(row), shard.vectors[row]
+
+    def axes(self, size: int) -> NDArray[np.float32]:
+        """Return the `size` directions in which the vectors are largest, (width, size).
+
+        A student of that size learns the vectors in these directions. They are ordered,
+        so that the first n numbers of a vector are the best n. Vectors of just that
+        width are learnt as they are: here, the directions are the unit vectors.
+        """
+        if size == self.width:
+            return np.eye(size, dtype=np.float32)
+        every = max(1, self.num_training // SAMPLED_ROWS)
+        moments = np.zeros((self.width, self.width))
+        for shard, first in zip(self.shards, self._firsts.tolist(), strict=False):
+            stop = max(0, self.num_training - first)
+            rows = shard.vectors[:stop:every].astype(np.float64)
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-12)
+            moments += rows.T @ rows
+        _, directions = np.linalg.eigh(moments)  # ascending
+        largest = directions[:, ::-1][:, :size]
+        return largest.astype(np.float32)
+
+
+class TaughtSamples(Samples):
+    """The training texts in a new random order in every epoch, as unmasked sequences
+    with vectors.
+    """
+
+    def __init__(
+        self,
+        texts: TaughtTexts,
+        tokenizer: Tokenizer,
+        *,
+        batch_size: int,
+        seed: int,
+        longest: int,
+    ) -> None:
+        self.batch_size = batch_size
+        self._texts = texts
+        self._tokenizer = tokenizer
+        self._seed = seed
+        self._longest = longest
+
+    def make(self, start: int, stop: int) -> Iterator[Sample]:
+        size = self._texts.num_training
+        for number in range(start, stop):
+            epoch, place = divmod(number, size)
+            row = rng.permutation(
+                self._seed, "taught-order", epoch, size, np.array([place])
+            )
+            yield self._sample(int(row[0]))
+
+    def held_out(self) -> Iterator[PretrainingBatch]:
+        """Yield the held-out texts in batches."""
+        first = self._texts.num_training
+        stop = first + self._texts.num_held_out
+        for start in range(first, stop, self.batch_size):
+            numbers = range(start, min(start + self.batch_size, stop))
+            yield collate(map(self._sample, numbers))
+
+    def _sample(self, row: int) -> Sample:
+        text, vector = self._texts.row(row)
+        tokenizer = self._tokenizer
+        pieces = tokenizer.encode(text).ids[: self._longest - 2]
+        ids = np.array([tokenizer.cls_id, *pieces, tokenizer.sep_id], np.int64)
+        nothing = np.empty(0, np.int64)
+        return Sample(ids, len(ids), None, nothing, nothing, vector)
