@@ -733,11 +733,11 @@ class StartConfig(Section):
     random: bool = Field(
         False, description="its shape with random weights, as a control"
     )
-    pooling: Literal["auto", "cls", "mean"] = Field(
+    pooling: Literal["auto", "cls", "mean", "apart"] = Field(
         "auto",
         description=(
-            "what a classifier reads; auto: mean for a model of text vectors, else"
-            " [CLS]"
+            "what a classifier reads: [CLS], the mean of the tokens, or the means of"
+            " two texts that are read apart; auto: what suits the start model"
         ),
     )
     hidden_dropout_prob: float | None = Field(

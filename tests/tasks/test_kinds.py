@@ -77,10 +77,9 @@ def classifier(problem: Any, *labels: str) -> TextClassification:
     return family
 
 
-def on_vectors(family: TextClassification) -> TextClassification:
-    return replace(
-        family, head=family.head.model_copy(update={"kind": "vector-classification"})
-    )
+def on_vectors(family: TextClassification, reads: str = "vector") -> TextClassification:
+    head = family.head.model_copy(update={"kind": f"{reads}-classification"})
+    return replace(family, head=head)
 
 
 CONTEXT = "Anna took a red ball to the river. David found an old map in the house."
@@ -109,6 +108,7 @@ FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
         0.75,
     ),
     "vectors": (on_vectors(LABELS), texts(0, 1, 1, 1), "accuracy", 0.75),
+    "apart": (on_vectors(LABELS, "pair"), texts(0, 1, 1, 1), "accuracy", 0.75),
     "vector score": (on_vectors(SCORE), SCORED, "pearson", 0.0),
     "multi-label": (MARKS, texts((0,), (0, 1), (), (0,)), "exact_match", 0.5),
     "regression": (SCORE, texts(0.5, 1.5, 2.0, 4.0), "pearson", 0.0),

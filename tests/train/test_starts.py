@@ -3,6 +3,7 @@ with less.
 """
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from sentence_transformers import SentenceTransformer
 
 import litebert
 from litebert.config import FinetuneConfig
+from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
 from litebert.nn import AlbertForPretraining
 from litebert.rng import random_bits
 from litebert.runs import Run
 from litebert.settings import Resolved, resolve, settings_from_words
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.finetune import finetune
+from litebert.train.finetune import finetune, prepare
 from tests.contract import shell
 from tests.networks import config_for
 
@@ -185,3 +187,82 @@ def test_the_better_start_decides_how_scored_pairs_are_trained(
     )
     assert finetune(named, tmp_path / "named", is_quiet=True) == 0
     assert Run(tmp_path / "named").file.data["problem"] == "regression"
+
+
+def _unlike(first: int, last: int) -> str:
+    """Return pairs with a label: whether both phrases name the same color."""
+    rows = ["premise,hypothesis,label"]
+    for row in range(first, last):
+        color, thing = _phrase(row)
+        other, place = _phrase(int(random_bits(2, str(row), 0)) % 24)
+        if row % 2:
+            other = color
+        label = "same" if color == other else "other"
+        rows.append(f"a {color} {thing},the {other} {place},{label}")
+    return "\n".join(rows) + "\n"
+
+
+@pytest.mark.parametrize("reading", ["apart", "mean"])
+def test_a_pair_is_read_as_its_head_was_trained_wherever_it_is_answered(
+    tmp_path: Path, start: Path, configure: Configure, reading: str
+) -> None:
+    for name, last in (("unlike.csv", 96), ("unlike-new.csv", 132)):
+        rows = _unlike(last - 36 if name == "unlike-new.csv" else 0, last)
+        (start / name).write_text(rows, encoding="utf-8")
+    words = ("train.steps=4", f"model.pooling={reading}")
+    run = tmp_path / "run"
+    configured = configure("unlike.csv", "unlike-new.csv", *words)
+    assert finetune(configured, run, is_quiet=True) == 0
+    result = Run(run).outcome
+    assert result is not None
+    chosen = result.best if result.kept == "best" else result.last
+    accuracy = chosen.values["accuracy"]
+    evaluated = litebert.evaluate(run, data=start / "unlike-new.csv", quiet=True)
+    assert evaluated.measures["dev"]["accuracy"] == accuracy
+    model = litebert.load(run)
+    lines = [
+        line.split(",") for line in (start / "unlike-new.csv").read_text().splitlines()
+    ]
+    firsts, seconds, labels = zip(*lines[1:], strict=True)
+    found = model.classify(firsts, seconds)
+    is_right = [
+        one.labels[0] == label for one, label in zip(found, labels, strict=True)
+    ]
+    assert np.mean(is_right) == pytest.approx(accuracy)
+    explained = model.explain("classify", firsts[0], seconds[0])
+    assert {word.part for word in explained.words} == {"text", "pair"}
+    assert abs(explained.error) < 0.05
+    write_folder(read_folder(run / "model"), tmp_path / "again")
+    again = litebert.load(tmp_path / "again").classify(firsts, seconds)
+    assert again == found
+
+
+def test_the_better_start_decides_how_labelled_pairs_are_read(
+    tmp_path: Path, start: Path, configure: Configure
+) -> None:
+    (start / "unlike.csv").write_text(_unlike(0, 96), encoding="utf-8")
+    run = tmp_path / "run"
+    configured = configure("unlike.csv", "unlike.csv", "train.steps=1")
+    note = prepare(configured, run).dataset.notes[-1]
+    losses = re.findall(r"read (?:together|apart) ([0-9.]+)", note)
+    together, apart = map(float, losses)
+    better = "apart" if apart < together - 0.01 else "mean"
+    assert finetune(configured, run, is_quiet=True) == 0
+    assert Run(run).settings["model.pooling"] == better
+    # resumed as it was begun
+    assert finetune(configured, run, is_quiet=True) == 0
+
+
+def test_a_model_that_reads_two_texts_apart_asks_for_both(
+    tmp_path: Path, start: Path, configure: Configure
+) -> None:
+    (start / "unlike.csv").write_text(_unlike(0, 48), encoding="utf-8")
+    words = ("train.steps=1", "model.pooling=apart")
+    run = tmp_path / "run"
+    assert finetune(configure("unlike.csv", "unlike.csv", *words), run) == 0
+    with pytest.raises(LitebertError, match="LB-938"):
+        litebert.load(run).classify("a red ball")
+    refused = shell.litebert("export", "onnx", run, tmp_path / "export")
+    assert "LB-476" in refused.stderr and "apart" in refused.stderr
+    with pytest.raises(LitebertError, match="LB-518"):
+        finetune(configure("texts.csv", "new.csv", *words), tmp_path / "single")

@@ -104,7 +104,8 @@ def write_config(
     parameters.
     """
     fields = config.model_dump(mode="json")
-    is_foreign = config.has_full_attention and not refusal_of(head)
+    # of a head with layers of other sizes, transformers opens the encoder alone
+    is_foreign = config.has_full_attention and not _refusal_of_kind(head)
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
         "model_type": "albert" if is_foreign else _OURS,
@@ -158,6 +159,12 @@ def refusal_of(head: HeadConfig | None) -> str:
     """Return why other programs cannot turn the outputs of a head into answers; "" if
     they can.
     """
+    if head is None:
+        return ""
+    return str(head.record.refusal) or _refusal_of_kind(head)
+
+
+def _refusal_of_kind(head: HeadConfig | None) -> str:
     kind = None if head is None else head.task_kind
     return "" if kind is None else str(kind.refusal)
 

@@ -223,8 +223,11 @@ def _classify(
         found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
     )
     label = 0 if family.is_number else _index_of(answer or likeliest, labels)
+    sequences = [_encode_parts(model, text=text, pair=pair)]
+    if family.reads_apart:
+        sequences = [_encode_parts(model, text=text), _encode_parts(model, pair=pair)]
     return Question(
-        [_encode_parts(model, text=text, pair=pair)],
+        sequences,
         lambda network, batch: family.log_values(family.logits(network, batch))[
             :, label
         ],

@@ -3,7 +3,7 @@ eight-bit copies.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
@@ -130,7 +130,11 @@ class Finetuned:
             raise LitebertError(
                 "LB-614", what, received=has, expected=str(wanted), next=advice
             )
-        return cls(folder, model, settings, dataset, used, progress)
+        # the head of the model says how texts are read
+        family = replace(dataset.family, head=own)
+        return cls(
+            folder, model, settings, replace(dataset, family=family), used, progress
+        )
 
 
 def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:

@@ -549,7 +549,16 @@ class Model:
         _, seconds = inputs.as_pairs(listed, pairs, "classify")
         head = network.head_config
         family: TextClassification = head.task_kind(head)
-        rows = zip(listed, seconds or [""] * len(listed), strict=True)
+        seconds = seconds or [""] * len(listed)
+        if family.reads_apart and not all(seconds):
+            raise RequestError(
+                "LB-938",
+                f"{self.source} classifies pairs: it compares two texts",
+                received="a single text",
+                expected="two texts",
+                next='litebert classify "A text." --pair "Another one."',
+            )
+        rows = zip(listed, seconds, strict=True)
         examples = [TextExample("", first, second or None) for first, second in rows]
         found = Results(
             answers.Classification(

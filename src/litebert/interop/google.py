@@ -370,7 +370,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
         ),
         f"attention {config.attention}, not full": (not config.has_full_attention),
         f"a head that is neither on [CLS] nor on tokens, {head and head.kind}": (
-            head and head.record.reads == "texts"
+            head and head.record.reads in ("texts", "pairs")
         ),
         f"{refusal_of(head)}": refusal_of(head),
         f"the pretraining heads {', '.join(added)}": bool(added),

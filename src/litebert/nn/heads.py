@@ -146,11 +146,12 @@ class TaskHead:
 
     `make(config, head)` builds the module. It reads the `pooled` [CLS] of each
     sequence, or every token; with `texts` it gets all tokens and the batch, and returns
-    one row per sequence. Its outputs are named labels, or there are `num_outputs`.
+    one row per sequence; with `pairs` one row for every two sequences. Its outputs are
+    named labels, or there are `num_outputs`.
     """
 
     make: Callable[[AlbertConfig, HeadConfig], nn.Module]
-    reads: Literal["pooled", "tokens", "texts"] = "tokens"
+    reads: Literal["pooled", "tokens", "texts", "pairs"] = "tokens"
     has_labels: bool = False
     num_outputs: int = 0
     purpose: str  # in a card: "tags words"
@@ -163,6 +164,8 @@ class TaskHead:
     layers: Mapping[str, str] = field(default_factory=dict)
     # identifies this head in an official checkpoint; "": none has it
     variable: str = ""
+    # why other programs cannot answer with it, whatever its kind of task
+    refusal: str = ""
     # names of the outputs of an export, one for each column of a layer read by token
     logits: tuple[str, ...] = ("logits",)
 
@@ -238,7 +241,7 @@ class AlbertForTask(nn.Module):
             # without exits, `head` is the only one
             logits = [*self.exits, self.head][: self.albert.depth][-1](pooled)
         else:
-            texts = (batch,) if reads == "texts" else ()
+            texts = (batch,) if reads in ("texts", "pairs") else ()
             # (tokens, hidden) in float32
             logits = self.head(self.albert(batch).float(), *texts)
         return logits

@@ -300,7 +300,10 @@ def add_teacher_logits(
     head = teacher.head_config if isinstance(teacher, AlbertForTask) else None
     is_alike = head is not None and head.answers_as(family.head)
     if not (
-        isinstance(teacher, AlbertForTask) and isinstance(family, Scoring) and is_alike
+        isinstance(teacher, AlbertForTask)
+        and isinstance(family, Scoring)
+        and head is not None
+        and is_alike
     ):
         what = "this teacher cannot teach this task"
         expected = f"{family.head}; spans and tags cannot be taught"
@@ -316,11 +319,12 @@ def add_teacher_logits(
     def logits(network: AlbertForTask, batch: Batch) -> Sequence[Output]:
         return list(family.logits(network, batch).float().cpu().numpy())
 
-    given = outputs_of(
-        teacher,
-        logits,
-        family.features(examples, tokenizer, max_length=max_length, training=False),
+    # read as the teacher's head reads
+    taught = replace(family, head=head)
+    of_teacher = taught.features(
+        examples, tokenizer, max_length=max_length, training=False
     )
+    given = outputs_of(teacher, logits, of_teacher)
     return [
         replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32))
         for feature in features

@@ -71,43 +71,52 @@ def fit_head(
     return Probe(len(chosen), strength)
 
 
-@dataclass(frozen=True)
-class Starts:
-    """Spearman correlations with the scores of pairs, before any training."""
-
-    cosine: float
-    regression: float  # of each pair, from a regression on other pairs
+# What ways to start are worth, before any training
 
 
-def compare_starts(
+def try_head(
     start: ModelFolder,
-    regression: Regression,
-    similarity: Regression,
+    family: TextClassification,
     examples: Sequence[TextExample],
-    *,
     max_length: int,
-) -> Starts:
-    """Compare the cosine of the two vectors of each pair with a regression on what a
-    head on vectors reads.
+) -> float:
+    """Return how well a regression on what the head reads answers rows that it was not
+    fitted on.
+
+    It is the Spearman correlation with scores, or the mean log-likelihood of labels:
+    higher is better.
     """
     chosen = _evenly_spaced(examples, MAX_COMPARED)
-    labels = [label_of(example) for example in chosen]
+    tokenizer = start.require_tokenizer()
+    features = family.features(chosen, tokenizer, max_length=max_length, training=True)
+    network = _started(start, family)
+    rows = np.array(outputs_of(network, _rows_read, features), dtype=np.float64)
+    targets = targets_of(features).numpy().reshape(len(features), -1)
+    weights = np.array([feature.weight for feature in features], dtype=np.float64)
+    strength = choose_strength(family, rows, targets, weights)
+    outputs = cross_validate(family, rows, targets, weights, strength)
+    if isinstance(family, Regression):
+        labels = [label_of(example) for example in chosen]
+        return family.measured(labels, outputs)["spearman"]
+    return -_mean_loss(family, outputs, targets)
+
+
+def try_cosine(
+    start: ModelFolder,
+    similarity: Regression,
+    examples: Sequence[TextExample],
+    max_length: int,
+) -> float:
+    """Return the Spearman correlation of the cosine of the two vectors of each pair
+    with its score.
+    """
+    chosen = _evenly_spaced(examples, MAX_COMPARED)
     tokenizer = start.require_tokenizer()
     pairs = similarity.features(chosen, tokenizer, max_length=max_length, training=True)
     network = _started(start, similarity)
     cosines = np.array(outputs_of(network, similarity.outputs, pairs))
-
-    joint = regression.features(chosen, tokenizer, max_length=max_length, training=True)
-    network = _started(start, regression)
-    rows = np.array(outputs_of(network, _rows_read, joint), dtype=np.float64)
-    targets = targets_of(joint).numpy().reshape(len(joint), -1)
-    weights = np.ones(len(joint))
-    strength = choose_strength(regression, rows, targets, weights)
-    scores = cross_validate(regression, rows, targets, weights, strength)
-    return Starts(
-        cosine=regression.measured(labels, cosines)["spearman"],
-        regression=regression.measured(labels, scores)["spearman"],
-    )
+    labels = [label_of(example) for example in chosen]
+    return similarity.measured(labels, cosines)["spearman"]
 
 
 def _started(start: ModelFolder, family: Family[Any, Any]) -> AlbertForTask:
@@ -123,12 +132,10 @@ def choose_strength(
     """Return the strength with the lowest loss in cross-validation."""
     if len(rows) < 2:
         return STRENGTHS[len(STRENGTHS) // 2]
-    flat = torch.from_numpy(targets.reshape(-1))
     losses = list[float]()
     for strength in STRENGTHS:
         outputs = cross_validate(family, rows, targets, weights, strength)
-        logits = torch.from_numpy(outputs).float()
-        losses.append(float(family.losses_of(logits, flat).mean()))
+        losses.append(_mean_loss(family, outputs, targets))
     return STRENGTHS[int(np.argmin(losses))]
 
 
@@ -155,6 +162,12 @@ def cross_validate(
     for fold, part in parts.items():
         outputs[fold_of == fold] = part
     return outputs
+
+
+def _mean_loss(family: TextClassification, outputs: Rows, targets: Output) -> float:
+    logits = torch.from_numpy(outputs).float()
+    flat = torch.from_numpy(targets.reshape(-1))
+    return float(family.losses_of(logits, flat).mean())
 
 
 def _rows_read(network: AlbertForTask, batch: Batch) -> list[Output]:

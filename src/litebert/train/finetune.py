@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from pydantic import JsonValue
@@ -50,9 +50,9 @@ from litebert.tasks.finetuning import (
 )
 from litebert.tasks.kinds.family import Dataset, Example, Family, Feature
 from litebert.tasks.kinds.similarity import Similarity
-from litebert.tasks.kinds.text import Regression, SingleLabel, TextClassification
+from litebert.tasks.kinds.text import SingleLabel, TextClassification
 from litebert.tasks.named import open_dataset
-from litebert.tasks.probing import Probe, compare_starts, fit_head
+from litebert.tasks.probing import Probe, fit_head
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, measure_needs
 from litebert.train.loop import train
@@ -63,6 +63,7 @@ from litebert.train.run import (
     threads,
     write_model,
 )
+from litebert.train.start import HEADS, Reading, choose_reading, require_pairs
 
 # of texts whose cosines are trained
 TRAINED_VECTORS = SentenceVectors(pooling="mean", normalize=True)
@@ -345,15 +346,13 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     """Read the data and the model's shape, and choose the defaults; write nothing."""
     config = resolved.config
     start = read_shape(config.model.start)
-    dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
-    if may_be_similarity(config, dataset, start):
-        dataset = choose_similarity(config, dataset, start, folder)
-    require_fit(config, dataset)
-    reads_mean = _reads_mean(config, dataset, start)
-    if reads_mean:
-        family = dataset.family
-        head = family.head.model_copy(update={"kind": "vector-classification"})
-        dataset = replace(dataset, family=replace(family, head=head))
+    data = _data_path(config)
+    opened: Dataset[Any, Any] = open_dataset(config.task, config.data)
+    require_fit(config, opened)
+    examples = opened.read(data, "train")
+    if config.model.pooling == "apart":
+        require_pairs(opened, examples)
+    dataset, reading = choose_reading(config, opened, examples, start, folder)
     dropouts = {
         name: getattr(config.model, name)
         for name in DROPOUTS
@@ -361,11 +360,9 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     }
     shape = start.config.model_copy(update=dropouts)
 
-    data = _data_path(config)
     tokenizer = start.require_tokenizer()
     longest = min(config.task.max_length, shape.max_position_embeddings)
     encode = partial(dataset.family.features, tokenizer=tokenizer, max_length=longest)
-    examples = dataset.read(data, "train")
     features = encode(examples, training=True)
     require_features(features, dataset.name, data)
     held_out = dict[str, LabelledSet]()
@@ -396,7 +393,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     # a head that was trained for these labels starts as it is
     has_same_head = start.head == dataset.family.head
     fits_head = (
-        reads_mean
+        reading != "cls"
         and dataset.family.has_linear_fit
         and not config.model.random
         and not has_same_head
@@ -407,7 +404,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             folder,
             hidden_size=shape.hidden_size,
             num_features=len(features),
-            reads_mean=reads_mean,
+            reading=reading,
             fits_head=fits_head,
             family=dataset.family,
         ),
@@ -426,73 +423,13 @@ def _data_path(config: FinetuneConfig) -> Path:
     return Path(config.data.folder or str(config.data.train))
 
 
-def may_be_similarity(
-    config: FinetuneConfig, dataset: Dataset[Any, Any], start: ModelFolder
-) -> bool:
-    """Return whether two texts with a score may be trained as vectors: the user named
-    no kind of task, and the start model makes vectors.
-    """
-    is_own = dataset.train is not None and config.data.problem is None
-    is_plain = not config.model.random and config.teacher.run is None
-    return (
-        is_own
-        and is_plain
-        and type(dataset.family) is Regression
-        and _reads_mean(config, dataset, start)
-    )
-
-
-def choose_similarity(
-    config: FinetuneConfig,
-    dataset: Dataset[Any, Any],
-    start: ModelFolder,
-    folder: Path,
-) -> Dataset[Any, Any]:
-    """Return the data set as a task of vectors if their cosine starts better than a
-    regression; otherwise as it is.
-
-    A run that was begun keeps its choice.
-    """
-    similarity: Dataset[Any, Any] = open_dataset(
-        config.task, config.data.model_copy(update={"problem": "similarity"})
-    )
-    run = Run(folder)
-    recorded = run.file.data.get("problem")
-    if recorded is not None:
-        return similarity if recorded == "similarity" else dataset
-    examples = dataset.read(_data_path(config), "train")
-    if not examples or any(example.second is None for example in examples):
-        return dataset
-    head = dataset.family.head.model_copy(update={"kind": "vector-classification"})
-    regression = replace(dataset.family, head=head)
-    starts = compare_starts(
-        start,
-        cast("Regression", regression),
-        cast("Similarity", similarity.family),
-        examples,
-        max_length=min(config.task.max_length, start.config.max_position_embeddings),
-    )
-    values = (
-        f"Spearman {starts.cosine:.3f} for the cosine of the two vectors,"
-        f" {starts.regression:.3f} for a regression"
-    )
-    if starts.cosine < starts.regression:
-        note = f"before training: {values}; to train the vectors: --problem similarity"
-        return replace(dataset, notes=(*dataset.notes, note))
-    note = (
-        f"before training: {values}. So the vectors are trained, and answers are"
-        " cosines; for scores on the scale of the file: --problem regression"
-    )
-    return replace(similarity, notes=(*similarity.notes, note))
-
-
 def settle_defaults(
     resolved: Resolved[FinetuneConfig],
     folder: Path,
     *,
     hidden_size: int,
     num_features: int,
-    reads_mean: bool,
+    reading: Reading,
     fits_head: bool,
     family: Family[Any, Any],
 ) -> Resolved[FinetuneConfig]:
@@ -503,7 +440,7 @@ def settle_defaults(
         resolved,
         hidden_size,
         num_features,
-        reads_mean=reads_mean,
+        reads_mean=reading != "cls",
         fits_head=fits_head,
         are_vectors=family.starts_trained,
     )
@@ -528,41 +465,23 @@ def settle_defaults(
             ),
         }
     )
-    pooling = "mean" if reads_mean else "cls"
-    model = suited.config.model.model_copy(update={"pooling": pooling})
+    model = suited.config.model.model_copy(update={"pooling": reading})
     return suited.fill_measured(
         suited.config.model_copy(update={"model": model, "train": settled})
     )
-
-
-def _reads_mean(
-    config: FinetuneConfig, dataset: Dataset[Any, Any], start: ModelFolder
-) -> bool:
-    """Return whether a classifier reads the mean of the tokens.
-
-    By default it does if the starting model makes its text vectors like this, since its
-    [CLS] was not trained to hold the text. Otherwise, and in other tasks, the head
-    reads [CLS].
-    """
-    pooling = config.model.pooling
-    if pooling != "auto":
-        return pooling == "mean"
-    is_of_texts = isinstance(dataset.family, TextClassification)
-    if dataset.family.starts_trained:
-        return False  # its head has no layer
-    return is_of_texts and not config.train.exits and _gives_means(start)
 
 
 def require_fit(config: FinetuneConfig, dataset: Dataset[Any, Any]) -> None:
     """Refuse exits, a pooling or class weights that the task cannot be trained with."""
     family = dataset.family
     exits = config.train.exits
+    pooling = config.model.pooling
     is_of_texts = isinstance(family, TextClassification)
     wrong = None
     if exits and (not is_of_texts or config.teacher.run is not None):
         wrong = "train.exits"
-    elif config.model.pooling == "mean" and (exits or not is_of_texts):
-        wrong = "model.pooling=mean"
+    elif pooling in HEADS and (exits or not is_of_texts):
+        wrong = f"model.pooling={pooling}"
     if wrong is not None:
         raise LitebertError(
             "LB-518",
@@ -573,7 +492,7 @@ def require_fit(config: FinetuneConfig, dataset: Dataset[Any, Any]) -> None:
             ),
             expected=(
                 "labels or scores of texts or pairs; and exits without a teacher or"
-                " model.pooling=mean"
+                f" model.pooling={pooling}"
             ),
             next=f"omit {wrong}",
         )
@@ -637,15 +556,6 @@ def _hash_examples(examples: Sequence[Example]) -> str:
     for example in examples:
         digest.update(repr(example).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
-
-
-def _gives_means(start: ModelFolder) -> bool:
-    """Return whether a model reads the mean of the tokens: by its head, or else by how
-    it makes vectors.
-    """
-    if start.head is not None:
-        return bool(start.head.record.reads == "texts")
-    return start.vectors is not None and start.vectors.pooling == "mean"
 
 
 def plan_finetuning(

@@ -29,6 +29,8 @@ Example = TypeVar("Example")
 Answer = TypeVar("Answer")
 Output: TypeAlias = NDArray[np.floating]
 Activation: TypeAlias = Literal["softmax", "sigmoid", "none"]
+Framed: TypeAlias = tuple[list[int], list[int]]
+"""The ids and the segments of a sequence, with [CLS] and [SEP]."""
 NEVER = -1e30
 """The logit of what must not be chosen (official squad_utils.py L1246)."""
 
@@ -239,30 +241,23 @@ class Scoring(Family[Example, Answer]):
         max_length: int,
         training: bool,
     ) -> list[Feature]:
-        """Frame [CLS] A [SEP] (B [SEP]); an empty B counts as none (classifier_utils.py
-        L556).
-        """
         texts = [(*self.texts(example), "")[:2] for example in examples]
-        firsts, seconds = (
-            tokenizer.encode_ids(
-                [tokenizer.beginning(pair[place], max_length) for pair in texts]
-            )
-            for place in (0, 1)
-        )
+        framed = self.framed(texts, tokenizer, max_length)
         features = []
         for number, example in enumerate(examples):
-            ids, segments = frame_ids(
-                tokenizer,
-                firsts[number],
-                seconds[number] or None,
-                max_length=max_length,
-            )
-            feature = Feature((ids,), (segments,), None, number)
+            ids, segments = zip(*framed[number], strict=True)
+            feature = Feature(ids, segments, None, number)
             if training:
                 target = self.target(example)
                 feature = replace(feature, target=target, weight=self.weight(example))
             features.append(feature)
         return features
+
+    def framed(
+        self, pairs: Sequence[tuple[str, ...]], tokenizer: Tokenizer, max_length: int
+    ) -> list[tuple[Framed, ...]]:
+        """Return the sequences that read each pair of texts: by default one."""
+        return frame_together(pairs, tokenizer, max_length)
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
         """Return the row of logits of each feature."""
@@ -341,13 +336,51 @@ class Dataset(Generic[Example, Answer]):
     settled: dict[str, Any] = field(default_factory=dict)
 
 
+def frame_together(
+    pairs: Sequence[tuple[str, ...]], tokenizer: Tokenizer, max_length: int
+) -> list[tuple[Framed, ...]]:
+    """Frame [CLS] A [SEP] (B [SEP]) for each pair; an empty B counts as none
+    (classifier_utils.py L556).
+    """
+    firsts = encode_beginnings([pair[0] for pair in pairs], tokenizer, max_length)
+    seconds = encode_beginnings([pair[1] for pair in pairs], tokenizer, max_length)
+    framed = list[tuple[Framed, ...]]()
+    for first, second in zip(firsts, seconds, strict=True):
+        both = frame_ids(tokenizer, first, second or None, max_length=max_length)
+        framed.append((both,))
+    return framed
+
+
+def frame_apart(
+    pairs: Sequence[tuple[str, ...]], tokenizer: Tokenizer, max_length: int
+) -> list[tuple[Framed, ...]]:
+    """Frame both texts of each pair alone: [CLS] A [SEP], [CLS] B [SEP]."""
+    firsts = encode_beginnings([pair[0] for pair in pairs], tokenizer, max_length)
+    seconds = encode_beginnings([pair[1] for pair in pairs], tokenizer, max_length)
+    framed = list[tuple[Framed, ...]]()
+    for first, second in zip(firsts, seconds, strict=True):
+        a = frame_ids(tokenizer, first, None, max_length=max_length)
+        b = frame_ids(tokenizer, second, None, max_length=max_length)
+        framed.append((a, b))
+    return framed
+
+
+def encode_beginnings(
+    texts: Sequence[str], tokenizer: Tokenizer, max_length: int
+) -> list[list[int]]:
+    """Return the pieces of texts, as many as may be read of each, and a few more."""
+    return tokenizer.encode_ids(
+        [tokenizer.beginning(text, max_length) for text in texts]
+    )
+
+
 def frame_ids(
     tokenizer: Tokenizer,
     first: Sequence[int],
     second: Sequence[int] | None,
     *,
     max_length: int,
-) -> tuple[list[int], list[int]]:
+) -> Framed:
     """Return ids and segments of [CLS] first [SEP] (second [SEP]), cut to `max_length`.
 
     To fit, the longer text loses tokens at its end, the second one if both are equally

@@ -20,14 +20,12 @@ from torch.nn import functional as F
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn import Batch, TaskHead, pool_rows
 from litebert.plugins import TASK_HEADS, TASK_KINDS
-from litebert.tasks.kinds.family import Feature, frame_ids
 from litebert.tasks.kinds.text import (
     Label,
     Regression,
     Scores,
     TextExample,
 )
-from litebert.tokenizer import Tokenizer
 
 # How sharply CoSENT compares cosines, which differ by less than 2
 # (https://kexue.fm/archives/8847; the default of sentence-transformers, too).
@@ -62,30 +60,9 @@ class Similarity(Regression):
     def names(self) -> tuple[str, ...]:
         return ("cosine",)
 
-    def features(
-        self,
-        examples: Sequence[TextExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        training: bool,
-    ) -> list[Feature]:
-        """Frame both texts of each pair alone: [CLS] A [SEP], [CLS] B [SEP]."""
-        texts = [
-            text for example in examples for text in (example.first, _second(example))
-        ]
-        beginnings = [tokenizer.beginning(text, max_length) for text in texts]
-        pieces = tokenizer.encode_ids(beginnings)
-        features = []
-        for number, example in enumerate(examples):
-            framed = [
-                frame_ids(tokenizer, ids, None, max_length=max_length)
-                for ids in pieces[2 * number : 2 * number + 2]
-            ]
-            ids, segments = zip(*framed, strict=True)
-            target = self.target(example) if training else None
-            features.append(Feature(ids, segments, target, number))
-        return features
+    @property
+    def reads_apart(self) -> bool:
+        return True
 
     def by_example(
         self, logits: Float[Tensor, "sequences hidden"]
@@ -124,10 +101,6 @@ class Similarity(Regression):
     ) -> tuple[str, float | None, float | None]:
         (cosine,) = answer.values
         return f"{cosine:.4g}", None, None
-
-
-def _second(example: TextExample) -> str:
-    return example.second or ""
 
 
 def _make(_: AlbertConfig, __: HeadConfig) -> nn.Module:

@@ -24,11 +24,26 @@ from torch.nn import functional as F
 from litebert import metrics
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError, format_count
-from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead, sequence_of
+from litebert.nn import (
+    AlbertForTask,
+    Batch,
+    LinearHead,
+    TaskHead,
+    pool_rows,
+    sequence_of,
+)
 from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
-from litebert.tasks.kinds.family import Activation, Feature, Output, Scoring
+from litebert.tasks.kinds.family import (
+    Activation,
+    Feature,
+    Framed,
+    Output,
+    Scoring,
+    frame_apart,
+    frame_together,
+)
 from litebert.tasks.kinds.linear import (
     LinearLayer,
     Rows,
@@ -55,6 +70,7 @@ from litebert.tasks.own.rows import (
     require_labels,
     sort_labels,
 )
+from litebert.tokenizer import Tokenizer
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
@@ -101,6 +117,7 @@ class TextClassification(Scoring[TextExample, Scores]):
     heads: ClassVar[tuple[str, ...]] = (
         "sequence-classification",
         "vector-classification",
+        "pair-classification",
     )
     verb: ClassVar[str] = "classify"
     is_number: ClassVar[bool] = False
@@ -174,6 +191,17 @@ class TextClassification(Scoring[TextExample, Scores]):
         if example.second is None:
             return (example.first,)
         return (example.first, example.second)
+
+    @property
+    def reads_apart(self) -> bool:
+        """Whether the two texts of a pair are read alone."""
+        return bool(self.head.record.reads == "pairs")
+
+    def framed(
+        self, pairs: Sequence[tuple[str, ...]], tokenizer: Tokenizer, max_length: int
+    ) -> list[tuple[Framed, ...]]:
+        frame = frame_apart if self.reads_apart else frame_together
+        return frame(pairs, tokenizer, max_length)
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the loss of each sequence: the mean over the heads of all steps,
@@ -724,23 +752,25 @@ class VectorHead(nn.Module):
     For a single text both features are zero.
     """
 
+    num_parts: ClassVar[int] = 3  # of what the layer reads, each as wide as a vector
+
     def __init__(self, config: AlbertConfig, head: HeadConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(3 * config.hidden_size, head.num_outputs)
+        self.dense = nn.Linear(self.num_parts * config.hidden_size, head.num_outputs)
         self.dropout_prob = config.classifier_dropout_prob
 
     def forward(
         self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
-    ) -> Float[Tensor, "sequences outputs"]:
-        """Return the logits of each sequence."""
+    ) -> Float[Tensor, "rows outputs"]:
+        """Return the logits of each text or pair."""
         rows = self.rows(hidden, batch)
         logits: Tensor = self.dense(F.dropout(rows, self.dropout_prob, self.training))
         return logits
 
     def rows(
         self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
-    ) -> Float[Tensor, "sequences three_hidden"]:
-        """Return what the layer reads of each sequence."""
+    ) -> Float[Tensor, "rows width"]:
+        """Return what the layer reads of each text or pair."""
         num_texts = len(batch.lengths)
         # of each token: which half of which sequence
         place = 2 * sequence_of(batch) + batch.segments.clamp(max=1)
@@ -765,6 +795,27 @@ def vector_rows(
         F.layer_norm(x, x.shape[-1:]) for x in (first, second, first + second)
     )
     return torch.cat([both, (a - b).abs() * is_pair, a * b * is_pair], -1)
+
+
+class PairHead(VectorHead):
+    """One linear layer on the vectors u, v of two texts that are read alone, and on
+    |u - v| and u * v (Reimers & Gurevych 2019).
+
+    A model of text vectors was trained on single texts: of those it knows more than of
+    two texts in one sequence. Sequences 2i and 2i + 1 are pair i.
+    """
+
+    num_parts: ClassVar[int] = 4
+
+    def rows(
+        self, hidden: Float[Tensor, "tokens hidden"], batch: Batch
+    ) -> Float[Tensor, "rows width"]:
+        means = pool_rows(hidden, batch, "mean")
+        # (sequences, hidden), to unit variance
+        vectors = F.layer_norm(means, means.shape[-1:])
+        u = vectors[0::2]
+        v = vectors[1::2]
+        return torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
 
 
 # ---- the records ---------------------------------------------------------------------
@@ -794,6 +845,19 @@ TASK_HEADS.add(
         pipeline="text-classification",
         class_name="VectorClassification",
         layers={"dense": "classifier"},
+    ),
+)
+TASK_HEADS.add(
+    "pair-classification",
+    TaskHead(
+        make=PairHead,
+        reads="pairs",
+        has_labels=True,
+        purpose="classifies pairs of texts by the vectors of both",
+        pipeline="text-classification",
+        class_name="PairClassification",
+        layers={"dense": "classifier"},
+        refusal="it reads the two texts of a pair apart, which other programs do not",
     ),
 )
 TextClassification.reading = TextRows
