@@ -6,7 +6,7 @@ THREADS ?= 1,2
 STUDIES ?= sharing embedding sentence depth width time dropout ngram groups masking attention
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-wheel test-machines gpu-day check bench study docs dist clean
+.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-wheel test-machines gpu-day check bench words study docs dist clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -73,6 +73,9 @@ bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVIN
 
 gpu-day: $(VENV)/.dev  ## everything that needs a GPU, in 12 minutes (GLUE=folder of GLUE, THEN="litebert pretrain ...")
 	$(BIN)/python -m benchmarks.gpu_day --out build/gpu-day $(if $(GLUE),--glue $(GLUE)) $(if $(THEN),--then $(THEN))
+
+words: $(VENV)/.dev  ## resumes the background training of the packaged model (SLOT=vectors or trials, STATE=folder)
+	PYTHON=$(BIN)/python benchmarks/pretraining/words/resume.sh $(SLOT)
 
 study: $(VENV)/.user  ## the paper's tables at a small scale: an hour or two of a free core (TEXT=your.jsonl)
 	$(BIN)/litebert tokenizer train $(TEXT) --vocab-size 600 --output build/study/vocabulary

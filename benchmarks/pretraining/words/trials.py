@@ -1,0 +1,229 @@
+"""Which network is worth 16 MB? Trials of equal processor time on the same text, by the
+loss of masked words on held-out articles.
+
+`python -m benchmarks.pretraining.words.trials STATE NAME [NAME ...]` runs them one
+after the other; run it again to go on after a stop. STATE has the corpus `wiki` and the
+network `grown` (resume.sh makes both). The name `bits` measures the packaged network
+with the rows of its word table in fewer bits, which needs no training.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import litebert
+from litebert import optim
+from litebert.config import PretrainConfig
+from litebert.device import choose_device
+from litebert.files import write_json
+from litebert.folder import read_folder
+from litebert.nn import AlbertForPretraining
+from litebert.optim import Muon
+from litebert.plugins import OPTIMIZERS
+from litebert.runs import read_metrics
+from litebert.tasks.pretraining import Pretraining
+from litebert.train.sources import Sources
+
+SECONDS = 600.0  # of processor time for each trial
+PROBE_STEPS = (2, 8)
+FROM_PACKAGED = {"optim.learning_rate": 0.0007, "optim.muon_learning_rate": 0.0014}
+HEIGHT = {"model.vocab_size": 20_000, "model.embedding_size": 128}
+SAME_WIDTH = HEIGHT | {
+    "model.hidden_size": 384,
+    "model.num_attention_heads": 12,
+    "model.hidden_act": "gelu",
+}
+SIX_LAYERS = SAME_WIDTH | {
+    "model.num_hidden_layers": 6,
+    "model.num_hidden_groups": 5,
+    "model.intermediate_size": 1_024,
+}
+TRIALS: dict[str, dict[str, Any]] = {
+    # from the packaged weights: as they are, and grown to 16 MB
+    "same": FROM_PACKAGED | {"start.model": "src/litebert/model"},
+    "grown": FROM_PACKAGED | {"start.model": "STATE/grown"},
+    # from random weights: the packaged shape, and others of at most 16 MB
+    "random": SIX_LAYERS,
+    "twelve-layers": SAME_WIDTH
+    | {
+        "model.num_hidden_layers": 12,
+        "model.num_hidden_groups": 6,
+        "model.intermediate_size": 1_856,
+    },
+    "wide": HEIGHT
+    | {
+        "model.hidden_size": 512,
+        "model.num_attention_heads": 8,
+        "model.hidden_act": "gelu",
+        "model.num_hidden_layers": 8,
+        "model.num_hidden_groups": 4,
+        "model.intermediate_size": 1_856,
+    },
+    "polar": SIX_LAYERS | {"optim.name": "polar"},
+}
+SETTINGS: dict[str, Any] = {
+    "objective.max_seq_length": 128,
+    "objective.short_seq_prob": 0.15,
+    "optim.name": "muon",
+    "early.depth": None,
+    "early.mask_prob": None,
+    "optim.learning_rate": 0.003,
+    "optim.muon_learning_rate": 0.004,
+    "optim.beta2": 0.98,
+    "optim.average_decay": 0.99,
+    "optim.schedule": "linear",
+    "optim.warmup_steps": 0.05,
+    "train.batch_size": 64,
+    "train.precision": "auto",
+    "train.threads": 1,
+    "train.loader_workers": 0,
+    "train.eval_at_start": False,
+    "train.eval_every": 10_000,
+    "train.eval_sequences": 512,
+    "train.log_every": 10,
+    "train.save_every": 10,
+}
+
+
+# ---- trials --------------------------------------------------------------------------
+
+
+def run_trial(state: Path, name: str) -> None:
+    """Measure what a step costs, run as many as fit, and print the held-out loss."""
+    settings = SETTINGS | {
+        key: str(value).replace("STATE", str(state)) if key == "start.model" else value
+        for key, value in TRIALS[name].items()
+    }
+    plan = state / "trials" / f"{name}.json"
+    if not plan.exists():
+        probe = state / "trials" / f"probe-{time.time_ns()}"
+        few, more = (
+            _processor_seconds(state, probe / str(steps), settings, steps)
+            for steps in PROBE_STEPS
+        )
+        cost = (more - few) / (PROBE_STEPS[1] - PROBE_STEPS[0])
+        plan.parent.mkdir(exist_ok=True)
+        write_json(plan, {"seconds_per_step": cost, "steps": int(SECONDS / cost)})
+    planned = json.loads(plan.read_text())
+    print(f"{name}: {planned}", flush=True)
+    run = _train(state, state / "trials", name, settings, planned["steps"])
+    last = read_metrics(run.folder)[-1]
+    shown = {key: last[key] for key in ("masked_lm_loss", "mask_token_accuracy")}
+    print(f"{name}: {shown}", flush=True)
+
+
+def _processor_seconds(
+    state: Path, runs: Path, settings: dict[str, Any], steps: int
+) -> float:
+    started = time.process_time()
+    _train(state, runs, "probe", settings | {"train.eval_sequences": 1}, steps)
+    return time.process_time() - started
+
+
+def _train(
+    state: Path, runs: Path, name: str, settings: dict[str, Any], steps: int
+) -> litebert.Run:
+    others = {key: value for key, value in settings.items() if key != "start.model"}
+    return litebert.pretrain(
+        corpus=state / "wiki",
+        start=settings.get("start.model"),
+        recipe="further" if "start.model" in settings else "laptop",
+        runs=runs,
+        name=name,
+        settings=others | {"train.steps": steps},
+    )
+
+
+# ---- Muon with Polar Express ---------------------------------------------------------
+
+# Each step has its own quintic, the best for the range of singular values that the
+# steps before it leave (Amsel and others, 2025, arXiv 2505.16932, for values from 0.001).
+_SAFETY = 1.01
+_QUINTICS = (
+    (8.28721201814563, -23.595886519098837, 17.300387312530933),
+    (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
+    (3.9486908534822946, -2.908902115962949, 0.5518191394370137),
+    (3.3184196573706015, -2.488488024314874, 0.51004894012372),
+)
+
+
+def polar_express(matrix: Tensor) -> Tensor:
+    """Return approximately U V^T of a matrix U S V^T by four steps."""
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    wide = matrix.T if is_tall else matrix
+    x = wide.to(optim.device_at(matrix.device).product_dtype)
+    x = x / (x.norm() * _SAFETY + 1e-7)
+    for a, b, c in _QUINTICS:
+        gram = x @ x.T
+        polynomial = torch.addmm(
+            gram, gram, gram, beta=b / _SAFETY**3, alpha=c / _SAFETY**5
+        )
+        x = torch.addmm(x, polynomial, x, beta=a / _SAFETY)
+    orthogonal = x.to(matrix.dtype)
+    return orthogonal.T.contiguous() if is_tall else orthogonal
+
+
+class Polar(Muon):
+    """Muon whose updates four steps of Polar Express make orthogonal."""
+
+    def updates(self, *arguments: Any) -> tuple[Tensor, ...]:
+        newton_schulz = optim.orthogonalise
+        optim.orthogonalise = polar_express
+        try:
+            return super().updates(*arguments)
+        finally:
+            optim.orthogonalise = newton_schulz
+
+
+OPTIMIZERS.add("polar", Polar)
+
+
+# ---- the word table in fewer bits ----------------------------------------------------
+
+
+def measure_bits(state: Path, model: Path = Path("src/litebert/model")) -> None:
+    """Print the held-out loss with the word table in whole numbers of 8 to 4 bits and a
+    scale for each row.
+    """
+    config = PretrainConfig.model_validate(
+        {"data": {"corpus": str(state / "wiki")}, "train": {"eval_sequences": 512}}
+        | {"objective": {"max_seq_length": 128, "short_seq_prob": 0.15}}
+    )
+    config = config.model_copy(
+        update={"train": config.train.model_copy(update={"batch_size": 64})}
+    )
+    sources = Sources.open(config)
+    for bits in (32, 8, 6, 5, 4):
+        network = read_folder(model, dtype=torch.float32).network
+        assert isinstance(network, AlbertForPretraining)
+        table = network.albert.embedding.word.weight.data
+        if bits < 32:
+            largest = 2 ** (bits - 1) - 1
+            scale = table.abs().amax(1, keepdim=True).clamp_min(1e-12) / largest
+            table.copy_((table / scale).round() * scale)
+        task = Pretraining(
+            network.to(choose_device("cpu").place),
+            held_out=sources.evaluation(config),
+            train=config.train,
+            mask_id=sources.tokenizer.mask_id,
+        )
+        measured = task.evaluate()
+        print(
+            f"word table in {bits} bits: loss {measured['masked_lm_loss']:.4f},"
+            f" [MASK] {measured['mask_token_accuracy']:.1%}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    state = Path(sys.argv[1])
+    for name in sys.argv[2:]:
+        if name == "bits":
+            measure_bits(state)
+        else:
+            run_trial(state, name)
