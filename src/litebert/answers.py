@@ -127,6 +127,8 @@ def _data_frame(answers: Sequence[Any]) -> "DataFrame":
     for answer in answers:
         if isinstance(answer, Tabular):
             rows.append(asdict(answer))  # type: ignore[call-overload]
+        elif isinstance(answer, dict):
+            rows.append(answer)
         else:
             rows.append({"value": answer})
     return json_normalize(rows)

@@ -267,6 +267,12 @@ class HeadConfig(Section):
     splitting: Splitting = Field(
         "words", description="how a text is divided into words that get tags"
     )
+    compares_texts: bool | None = Field(
+        None,
+        description=(
+            "a classifier was trained on pairs of texts; unset: its folder does not say"
+        ),
+    )
     always_answers: bool | None = Field(
         None,
         description=(
@@ -274,6 +280,11 @@ class HeadConfig(Section):
             " its folder does not say, and it may find no answer"
         ),
     )
+
+    @property
+    def layers(self) -> "HeadConfig":
+        """The head without what its folder may not say."""
+        return self.model_copy(update={"compares_texts": None, "always_answers": None})
 
     @property
     def record(self) -> Any:
@@ -344,6 +355,15 @@ class HeadConfig(Section):
                 f"a {self.kind} head has no problem_type {self.problem_type}"
             )
         return self
+
+
+def have_same_layers(first: HeadConfig | None, second: HeadConfig | None) -> bool:
+    """Return whether two heads, or none, are the same but for what a folder may not
+    say.
+    """
+    if first is None or second is None:
+        return first is second
+    return first.layers == second.layers
 
 
 def kinds_of_head(name: str) -> list[Any]:

@@ -370,37 +370,38 @@ class Run:
     @classmethod
     def open(cls, folder: str | Path) -> Self:
         run = cls(as_path(folder, "the folder of a run"))
-        if not is_run(run.folder) and not run.seeds:
-            found = (
-                "a folder without run.json" if run.folder.is_dir() else "no such folder"
-            )
-            # what `runs list` prints is the name of a folder in runs
-            named = "runs" / run.folder
-            next_step = (
-                f"give its folder, {named}" if is_run(named) else "litebert runs list"
-            )
-            raise LitebertError(
-                "LB-650", f"{run.folder} is not a run", received=found, next=next_step
-            )
+        run.require_begun()
         return run
+
+    def require_begun(self) -> None:
+        """Refuse a folder that is no run."""
+        if is_run(self.folder) or self.seeds:
+            return
+        received = "no such folder"
+        if self.folder.is_dir():
+            received = "a folder without run.json"
+        advice = "litebert runs list"
+        named = "runs" / self.folder  # `runs list` prints names of folders in runs
+        if is_run(named):
+            advice = f"give its folder, {named}"
+        raise LitebertError(
+            "LB-650", f"{self.folder} is not a run", received=received, next=advice
+        )
 
     @classmethod
     def of(cls, path: str | Path) -> Self | None:
         """Return the run that a folder is, or whose model it is; None if there is none;
         refuse one of several seeds.
         """
-        folder = Path(path).absolute()
-        if seeds := cls(Path(path)).seeds:
+        if seeds := Run(Path(path)).seeds:
             raise LitebertError(
                 "LB-657",
                 f"{path} is a run of several seeds",
                 next=f"name one, {seeds[0].folder}",
             )
-        folder = (
-            folder.parent
-            if folder.name in ("model", "best") and not is_run(folder)
-            else folder
-        )
+        folder = Path(path).absolute()
+        if folder.name in ("model", "best") and not is_run(folder):
+            folder = folder.parent
         return cls(folder) if is_run(folder) else None
 
     @cached_property

@@ -43,6 +43,11 @@ def finetuning(parent: Path, name: str, last: float = 0.61234567, **given: Any) 
     finetuned(parent, name, task="cola", accuracies=(0.7, last), doubts=(), **given)
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     accuracies = (0.1, 0.3, 0.2)
@@ -129,11 +134,11 @@ def test_every_run_is_one_line_with_the_same_numbers_in_every_format(
         dict(zip(FIELDS, row, strict=True)) for row in LISTED
     ]
     heading, *text = litebert(*words).stdout.splitlines()
-    assert heading.split() == list(FIELDS)
+    assert heading.split() == ["name", "trained", "steps", "measure", "last", "best"]
     markdown = litebert(*words, "--markdown").stdout.splitlines()[2:]
     table = csv.DictReader(litebert(*words, "--csv").stdout.split("\n"))
     found = [
-        [line.split()[-3:-1] for line in text],
+        [line.split()[-2:] for line in text],
         [line.strip("| ").split(" | ")[-3:-1] for line in markdown],
     ]
     found.append([[row["last"], row["best"]] for row in table])
@@ -174,6 +179,23 @@ def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(
         assert words in listed[0]["doubts"] and words in compared
 
 
+def test_lists_and_comparisons_fit_the_terminal(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = "of-a-name/that-is-longer-than-most/and-two-levels-deep"
+    finetuning(runs, deep)
+    doubt = {"masked_lm_accuracy": 0.05, "masked_lm_baseline": 0.05}
+    pretraining(runs / "doubtful", doubt)
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = litebert("runs", "list", "--runs", runs)
+    monkeypatch.chdir(runs)
+    compared = litebert("runs", "compare", "cola", deep, "doubtful")
+    for shown in (listed, compared):
+        assert max(map(len, shown.stdout.splitlines())) <= 80
+        assert "next to nothing" in " ".join((shown.stdout + shown.stderr).split())
+    assert "warning doubtful: the model predicts 5.0%" in listed.stderr
+
+
 def test_unfinished_damaged_and_missing_runs_are_distinguished(
     runs: Path, tmp_path: Path
 ) -> None:
@@ -183,14 +205,12 @@ def test_unfinished_damaged_and_missing_runs_are_distinguished(
     line = litebert("runs", "list", "--runs", runs).stdout.splitlines()[1]
     assert line.split() == [
         "cola",
-        "fine-tuning",
         "cola",
+        "from",
         "models/mine",
-        "1",
         "40",
+        "of",
         "40",
-        "no",
-        "-",
         "-",
         "-",
         "-",

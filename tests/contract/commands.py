@@ -7,7 +7,7 @@ from .shell import QUICK, TEXTS, litebert
 from .tiny import Desk
 
 COMMANDS = [
-    ("answer", "Who? --context 'Ada left.' --model RUNS/spans"),
+    ("answer", "Who? 'Ada left.' --model RUNS/spans"),
     ("choose", "Who? Anna Bert --context 'Ada left.' --model RUNS/choices"),
     ("classify", "'Anna left.' 'Bert came.' --model RUNS/reviews"),
     ("config list", ""),
@@ -35,13 +35,13 @@ COMMANDS = [
     ("finetune", f"REVIEWS --model RUNS/base {shlex.join(QUICK)} --dry-run"),
     ("glue", f"--data glue --tasks rte --model RUNS/base {shlex.join(QUICK)}"),
     ("hub push", "RUNS/base me/mine --dry-run"),
-    ("import google", "google --output ours"),
+    ("import google", "google ours"),
     ("import huggingface", "RUNS/base/model --output imported"),
     ("order", "'Anna left.' 'Bert came.' --model RUNS/base"),
     ("order", "'Anna left. Bert came.' --model RUNS/base"),
     ("predict", "RUNS/reviews --data REVIEWS --output answers --quiet"),
     ("pretrain", f"--corpus CORPUS --preset tiny {shlex.join(QUICK)} --dry-run"),
-    ("quantize", "RUNS/base int8 --texts few.txt"),
+    ("quantize", "RUNS/base --output int8 --texts few.txt"),
     ("recipes list", ""),
     ("report", "RUNS/base"),
     ("runs clean", "RUNS --dry-run"),

@@ -224,6 +224,10 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
     classifier = LitebertClassifier(epochs=1, settings=settings)
     with pytest.raises(NotFittedError):
         classifier.predict(PHRASES)
+    with pytest.raises(LitebertError):
+        classifier.fit(PHRASES, LABELS[:-1])
+    with pytest.raises(NotFittedError):
+        classifier.predict(PHRASES)
     assert classifier.fit(PHRASES, LABELS) is classifier and list(
         classifier.classes_
     ) == ["animal", "food"]
@@ -237,6 +241,10 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
     classifier.set_params(epochs=None, settings=words).fit(
         PHRASES, np.reshape(LABELS, (-1, 1))
     )
+    before = classifier.predict_proba(PHRASES[:2])
+    with pytest.raises(LitebertError):
+        classifier.fit(PHRASES, LABELS[:-1])  # the fitted model stays
+    np.testing.assert_array_equal(classifier.predict_proba(PHRASES[:2]), before)
     # from scikit-learn: each text has a class of its own
     with pytest.warns(UserWarning, match="unique classes"):
         classifier.fit(PHRASES, np.arange(len(PHRASES)))
@@ -384,6 +392,7 @@ WRONG: dict[str, Callable[[], object]] = {
         "t.csv", epochs=5, settings={"train.steps": 1}
     ),
     "a run that is a number": lambda: Run.open(5),
+    "a run that does not exist": lambda: litebert.Run("runs/typo"),
     "a seed twice": lambda: litebert.finetune("t.csv", seeds=[1, 1]),
     "a file of a named task": lambda: litebert.finetune("rte", data=".", dev="t.csv"),
     "no task": lambda: litebert.finetune(None),
@@ -414,7 +423,6 @@ def test_public_names_are_listed_before_they_are_imported() -> None:
     assert set(litebert.__all__) <= set(dir(litebert))
     assert all(getattr(litebert, name) for name in litebert.__all__)
     assert litebert.preset("base-v2").hidden_size == 768
-    assert litebert.Run("runs/x").folder == Path("runs/x")
     with pytest.raises(AttributeError):
         _ = litebert.nothing
 

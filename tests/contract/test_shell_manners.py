@@ -148,7 +148,9 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
         "--task",
     ),
     "split of a text": (1, "evaluate BASE --data STORIES --split test", "--split"),
-    "no context": (1, "answer Who? --model nowhere", "--context"),
+    "no context": (1, "answer Who? --model nowhere", "CONTEXT"),
+    "two outputs": (2, "quantize BASE a --output b", "OUTPUT twice"),
+    "no output": (2, "quantize BASE", "OUTPUT"),
     "a context without a word": (
         1,
         "answer Who? --file BLANK --model RUNS/spans",

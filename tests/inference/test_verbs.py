@@ -103,6 +103,16 @@ def test_a_wordpiece_that_continues_a_word_is_joined_to_it(tmp_path: Path) -> No
     assert (best.text, best.words) == ("An unseen cat, seen.", ("seen", "seen"))
 
 
+def test_a_model_of_pairs_refuses_a_text_without_its_second(write_model: Write) -> None:
+    head = LABELS.model_copy(update={"compares_texts": True})
+    model = Model.load(write_model(head))
+    assert model.network.head_config.compares_texts  # in config.json
+    assert model.classify(PHRASES[:1], PHRASES[1:2])
+    for seconds in (None, [""]):
+        with pytest.raises(LitebertError, match="LB-938"):
+            model.classify(PHRASES[:1], seconds)
+
+
 def test_an_empty_second_text_is_no_pair(write_model: Write) -> None:
     model = litebert.load(write_model(LABELS))
     mixed = model.classify(["Anna walked.", "A"], ["", "It was quiet."])

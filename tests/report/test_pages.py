@@ -466,7 +466,7 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         OF_NONE,
         [],
     ),
-    "the user's own task": (OWN, ["Task table"], ["Published"]),
+    "the user's own task": (OWN, ["Task mine.csv"], ["Published", "Task table"]),
     "two held-out sets": (
         {"splits": ("dev_matched", "dev_mismatched")},
         TWO_SETS,

@@ -116,12 +116,11 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         texts = as_list(X, "fit")
         labels = column_or_1d(y)
         check_classification_targets(labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        if len(texts) != len(numbers) or len(self.classes_) < 2:
+        classes, numbers = np.unique(labels, return_inverse=True)
+        if len(texts) != len(numbers) or len(classes) < 2:
             what = "a classifier needs a label for each text, and two classes or more"
             received = (
-                f"{len(texts)} texts, {len(numbers)} labels, {len(self.classes_)}"
-                " classes"
+                f"{len(texts)} texts, {len(numbers)} labels, {len(classes)} classes"
             )
             raise LitebertError("LB-876", what, received=received, next="check X and y")
         with TemporaryDirectory() as scratch:
@@ -147,9 +146,10 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
                 raise KeyboardInterrupt
             folder = run.folder / "model"
             files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-            self.files_ = {
-                str(path.relative_to(folder)): path.read_bytes() for path in files
-            }
+            model = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+        # only now: a fit that fails leaves the classifier as it was
+        self.classes_ = classes
+        self.files_ = model
         return self
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:  # noqa: N803

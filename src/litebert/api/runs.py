@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, cast
 
@@ -15,7 +14,7 @@ from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from litebert import runs as on_disk
-from litebert.answers import Shown
+from litebert.answers import Results, Shown
 from litebert.errors import LitebertError, format_count, say
 from litebert.files import (
     Json,
@@ -34,8 +33,6 @@ from litebert.report.training import REPORT_FILE, write_report
 from litebert.runs import RESULT_FILE, RUN_FILE, Result, read_log, read_metrics
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from litebert.config import Precision
 
 
@@ -60,11 +57,18 @@ class Run(on_disk.Run):
     `seeds`.
 
     `exit_code` is 0 unless a signal stopped the run; call again to resume. A dry run
-    has a `plan`, as text and value.
+    has a `plan`, as text and value. `is_here` is false in the second process of a run
+    and later ones: their machines need not have the folder.
     """
 
     exit_code: int = 0
     plan: Shown[Planned] | None = None
+    is_here: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.plan is None and self.is_here:
+            self.require_begun()
 
     @property
     def result(self) -> dict[str, Json]:
@@ -93,22 +97,14 @@ class Run(on_disk.Run):
         )
 
     @property
-    def metrics(self) -> "DataFrame | list[dict[str, Json]]":
-        """All rows of metrics.jsonl: a DataFrame if pandas is installed, else a
-        list.
-        """
-        rows = read_metrics(self.folder)
-        if self.seeds:
-            rows = [
-                {"seed": run.seed, **row}
-                for run in self.seeds
-                for row in read_metrics(run.folder)
-            ]
-        if find_spec("pandas") is None:
-            return rows
-        from pandas import DataFrame
-
-        return DataFrame(rows)
+    def metrics(self) -> Results[dict[str, Json]]:
+        """All rows of metrics.jsonl; `to_pandas()` makes a DataFrame of them."""
+        if not self.seeds:
+            return Results(read_metrics(self.folder))
+        rows = list[dict[str, Json]]()
+        for run in self.seeds:
+            rows += [{"seed": run.seed, **row} for row in read_metrics(run.folder)]
+        return Results(rows)
 
     @property
     def report(self) -> Path:
@@ -142,6 +138,8 @@ class Run(on_disk.Run):
         return str(self.folder)
 
     def __repr__(self) -> str:
+        if self.plan is not None:
+            return self.plan.text
         state = "finished" if self.is_finished else "not finished"
         several = f", {format_count(len(self.seeds), 'seed')}" if self.seeds else ""
         return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
@@ -153,8 +151,10 @@ class Run(on_disk.Run):
 
     def __str__(self) -> str:
         parts = self.finished
-        if self.plan is not None or self.exit_code or not parts:
-            return self.plan.text if self.plan else "" if self.exit_code else repr(self)
+        if self.exit_code:
+            return ""
+        if self.plan is not None or not parts:
+            return repr(self)
         page = self.folder / REPORT_FILE
         ends = [f"report  {page if page.is_file() else 'not written'}"]
         if self.kind != "fine-tuning":
@@ -249,7 +249,7 @@ def _cell(value: float | None) -> str:
     return " " * 12 if value is None else f"{value:>12.4f}"
 
 
-def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
+def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> None:
     """Write the report of a finished run, and say what a reader must know: reasons not
     to trust the result, even if `quiet`; that nothing was left to do; that it stopped.
     """
@@ -259,7 +259,7 @@ def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Ru
     if run.exit_code:
         if not quiet:
             say("stopped with a checkpoint; rerun the command to resume")
-        return run
+        return
     try:
         run.write_report()
     except LitebertError as error:  # the model is written; only the report failed
@@ -267,7 +267,6 @@ def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Ru
             say(str(error))
     for warning in run.warnings:
         say(f"warning {warning}")
-    return run
 
 
 # ---- the commands of `litebert runs`, and `litebert report` --------------------------

@@ -31,8 +31,7 @@ from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, format_count, format_duration, say
 from litebert.files import format_bytes
-from litebert.hub import locate, packaged_model
-from litebert.inference import PACKAGED
+from litebert.hub import PACKAGED, locate, packaged_model
 from litebert.inference.inputs import require_count
 from litebert.plugins import DATASETS
 from litebert.reading.source import find_texts, is_url
@@ -238,7 +237,7 @@ def pretrain(
     device = choose_device(resolved.config.train.device)
     with join_world(device.sums_by) as world:
         quiet = quiet or not world.is_first
-        was_finished = Run(folder).is_finished
+        was_finished = on_disk.Run(folder).is_finished
         if not was_finished and not quiet:
             config, planned = plan()
             resolved = resolved.fill_measured(
@@ -247,14 +246,11 @@ def pretrain(
             say(planned.text)
         if corpus is None:  # of a finished run, too: the texts may be other ones
             world.from_first(build)
-        run = Run(
-            folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world)
-        )
-        return (
+        code = pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world)
+        run = Run(folder, code, is_here=world.is_first)
+        if world.is_first:
             conclude(run, quiet=quiet, was_finished=was_finished)
-            if world.is_first
-            else run
-        )
+        return run
 
 
 def distil(
@@ -492,7 +488,7 @@ def finetune(
             expected=expected,
             next=advice,
         )
-    if is_run(folder) if seeds else Run(folder).seeds:
+    if is_run(folder) if seeds else on_disk.Run(folder).seeds:
         what = (
             f"{folder} already has"
             f" {'a run without --seeds' if seeds else 'the runs of several seeds'}"
@@ -557,7 +553,7 @@ def finetune(
     device = choose_device(resolved.config.train.device)
     with join_world(device.sums_by) as world:
         quiet = quiet or not world.is_first
-        was_finished = all(Run(each).is_finished for each in trained)
+        was_finished = all(on_disk.Run(each).is_finished for each in trained)
         prepared = None
         code = 0
         if not was_finished and not quiet:
@@ -573,12 +569,10 @@ def finetune(
         for each, settled in trained.items():
             # after a signal, the remaining seeds wait for the next call
             code = code or fine_tuning.finetune(settled, each, **how)
-        run = Run(folder, code)
-        return (
+        run = Run(folder, code, is_here=world.is_first)
+        if world.is_first:
             conclude(run, quiet=quiet, was_finished=was_finished)
-            if world.is_first
-            else run
-        )
+        return run
 
 
 def _describe_steps(train: TrainConfig) -> str:

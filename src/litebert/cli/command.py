@@ -3,10 +3,11 @@
 The signature defines everything: positional parameters become arguments, keyword-only
 ones options, and types become checks. `Annotated` adds the limits of a number
 (`Ge(1)`), the name of an option if it differs from the parameter's ("--column"), and
-its help. The docstring is the help of the command. A parameter with a dataclass as its
-type adds an option for each field. The return value is printed: as `str(found)` for
-people, as JSON with --json, and the items of an iterator one by one. Its `notes` go to
-stderr, and a nonzero `exit_code` ends the process.
+its help. What a command writes, `output`, may be given as an argument or as --output,
+unless there are several inputs. The docstring is the help of the command. A parameter
+with a dataclass as its type adds an option for each field. The return value is printed:
+as `str(found)` for people, as JSON with --json, and the items of an iterator one by
+one. Its `notes` go to stderr, and a nonzero `exit_code` ends the process.
 """
 
 import inspect
@@ -46,6 +47,7 @@ def command_of(function: Callable[..., object], name: str) -> click.Command:
     params: list[click.Parameter] = []
     records: dict[str, type] = {}
     texts: click.Argument | None = None
+    writes_one = _takes_output_as_word(signature, hints)
     for each in signature.parameters.values():
         hint = hints[each.name]
         default = each.default
@@ -59,6 +61,8 @@ def command_of(function: Callable[..., object], name: str) -> click.Command:
                 )
             else:
                 texts.metavar = f"[{str(texts.name).upper()}]... [KEY=VALUE]..."
+        elif each.name == "output" and writes_one:
+            params += either(each.name, hint)
         elif each.kind is each.KEYWORD_ONLY:
             params.append(option(each.name, hint, default))
         else:
@@ -91,6 +95,8 @@ def command_of(function: Callable[..., object], name: str) -> click.Command:
             given[str(texts.name)] = tuple(
                 word for word in words if word not in given["settings"]
             )
+        if writes_one:
+            given["output"] = choose_given("output", given)
         bound = inspect.BoundArguments(signature, given)
         present(function(*bound.args, **bound.kwargs), written_as)
 
@@ -144,6 +150,47 @@ def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
         metavar=metavar if is_required else f"[{metavar}]",
         **({} if is_required or is_several else {"default": default}),
     )
+
+
+def either(name: str, hint: Any) -> list[click.Parameter]:
+    """Return an argument and an option for one value, which `choose_given` reads."""
+    kind, _, notes = _parse_hint(hint)
+    meaning = next((note for note in notes if isinstance(note, str)), "")
+    word = click.Argument(
+        [name], type=_type_of(kind, notes), required=False, metavar=name.upper()
+    )
+    flag = click.Option(
+        [f"--{name}", f"{name}_option"], type=_type_of(kind, notes), help=meaning
+    )
+    return [word, flag]
+
+
+def choose_given(name: str, given: dict[str, Any], *, is_needed: bool = True) -> Any:
+    """Return what was given for `name`, as an argument or as an option; take the option
+    out of `given`.
+    """
+    word = given[name]
+    flag = given.pop(f"{name}_option")
+    if word is not None and flag is not None:
+        raise click.UsageError(f"{name.upper()} is given twice, as --{name}, too")
+    if word is None and flag is None and is_needed:
+        raise click.UsageError(f"Missing argument '{name.upper()}'")
+    return flag if word is None else word
+
+
+def _takes_output_as_word(signature: inspect.Signature, hints: dict[str, Any]) -> bool:
+    """Return whether a command writes an output that it needs, from one input."""
+    output = signature.parameters.get("output")
+    if output is None:
+        return False
+    for each in signature.parameters.values():
+        is_word = each.kind is not each.KEYWORD_ONLY
+        is_several = (
+            each.kind is each.VAR_POSITIONAL or _parse_hint(hints[each.name])[1]
+        )
+        if is_word and is_several:
+            return False
+    return output.default is ABSENT
 
 
 def _parse_hint(hint: Any) -> tuple[Any, bool, list[Any]]:

@@ -21,6 +21,8 @@ from litebert.cli.answer_file import Answered, AnswerFile, Numbered, record_of
 from litebert.cli.command import (
     TextCommand,
     argument,
+    choose_given,
+    either,
     help_of,
     option,
     options_of,
@@ -29,7 +31,8 @@ from litebert.cli.command import (
 )
 from litebert.config import DeviceName, InferencePrecision
 from litebert.errors import LitebertError, RequestError, format_count, say
-from litebert.inference.model import PACKAGED, Model
+from litebert.hub import PACKAGED
+from litebert.inference.model import Model
 from litebert.inference.verbs import CHOICES, Row, Verb
 from litebert.plugins import VERBS
 from litebert.reading import source as inputs
@@ -107,9 +110,7 @@ TYPED: dict[str, list[click.Parameter]] = {
     ],
     "answer": [
         argument("question", str),
-        option(
-            "context", Annotated[str | None, "The text that contains the answer."], None
-        ),
+        *either("context", Annotated[str, "The text that contains the answer."]),
         option("file", Annotated[Path | None, "A file that contains this text."], None),
     ],
     "choose": [
@@ -163,7 +164,7 @@ litebert tag "He left." "She stayed." --model runs/names --json"""
     ),
     "answer": (
         """
-litebert answer "Who left?" --context "Ada left at noon." --model runs/squad
+litebert answer "Who left?" "Ada left at noon." --model runs/squad
 litebert answer questions.csv --file report.txt --model runs/squad --output answers.jsonl"""
     ),
     "choose": (
@@ -189,6 +190,8 @@ def verb_command(name: str) -> click.Command:
     params += [*options_of(Loading), *options_of(Bulk)]
 
     def run(**given: Any) -> None:
+        if "context_option" in given:
+            given["context"] = choose_given("context", given, is_needed=False)
         loading = Loading(
             **{each.name: given.pop(each.name) for each in fields(Loading)}
         )
@@ -402,7 +405,7 @@ def _read_words(
             name for name in needed if name not in row or not row[needed[0]].strip()
         ]:
             how = (
-                " (--context TEXT or --file FILE)"
+                " (CONTEXT, or --file FILE)"
                 if "context" in needed
                 else " text" * (needed[0] == "first")
             )

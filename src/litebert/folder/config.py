@@ -37,6 +37,7 @@ from litebert.settings import describe_invalid
 CONFIG_FILE = "config.json"
 # how a text is divided into words that get tags, which transformers leaves to its user
 _SPLITTING = "word_splitting"
+_PAIRS = "compares_texts"
 # settings that transformers does not have
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
 _OURS_ALONE |= {"attention_settings", "attention_window"}
@@ -120,6 +121,8 @@ def write_config(
         table["label2id"] = {name: index for index, name in enumerate(head.labels)}
         if head.has_problem_type:
             table["problem_type"] = head.problem_type
+        if head.compares_texts is not None:
+            table[_PAIRS] = head.compares_texts
         if head.splitting != "words":
             table[_SPLITTING] = head.splitting
     if head is not None and head.kind == "question-answering":
@@ -331,6 +334,8 @@ def read_head(folder: Path) -> HeadConfig | None:
             fields["problem_type"] = table.get("problem_type") or by_default
     if _SPLITTING in table:
         fields["splitting"] = table[_SPLITTING]
+    if _PAIRS in table:
+        fields["compares_texts"] = table[_PAIRS]
     if kind == "question-answering":
         fields["always_answers"] = table.get("always_answers")
     try:

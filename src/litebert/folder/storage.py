@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from litebert.config import AlbertConfig, HeadConfig
+from litebert.config import AlbertConfig, HeadConfig, have_same_layers
 from litebert.device import Device, move_network
 from litebert.errors import NoVocabularyError
 from litebert.fast import is_int8, pack, refuse_non_finite
@@ -331,7 +331,7 @@ def start_from(
         for name in source.keys() & {*_BY_PIECE}:
             former = source[name]
             source[name] = torch.stack([former[list(ids)].mean(0) for ids in rows])
-    has_same_head = _layers_of(head_of(network)) == _layers_of(loaded.head)
+    has_same_head = have_same_layers(head_of(network), loaded.head)
     kept_apart = () if has_same_head else ("head.", "exits.")
     taken = {
         name for name in source if name in target and not name.startswith(kept_apart)
@@ -343,11 +343,6 @@ def start_from(
         dropped=tuple(sorted(set(source) - taken)),
         notes=loaded.notes,
     )
-
-
-def _layers_of(head: HeadConfig | None) -> HeadConfig | None:
-    """Return a head without the setting that its layers do not depend on."""
-    return head and head.model_copy(update={"always_answers": None})
 
 
 def fill_gaps(model: ModelFolder) -> Network:

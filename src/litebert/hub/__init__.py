@@ -2,10 +2,17 @@
 Hub), describe and publish them.
 """
 
-from litebert.hub.locate import PACKAGED_NAME, locate, packaged_model, parse_name
+from litebert.hub.locate import (
+    PACKAGED,
+    PACKAGED_NAME,
+    locate,
+    packaged_model,
+    parse_name,
+)
 from litebert.hub.transfer import hash_model, model_files, pull, push
 
 __all__ = [
+    "PACKAGED",
     "PACKAGED_NAME",
     "hash_model",
     "locate",

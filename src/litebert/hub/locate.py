@@ -14,6 +14,7 @@ from litebert.runs import Run, is_run
 
 # the model that comes with the package; a local folder of this name takes precedence
 PACKAGED_NAME = "litebert"
+PACKAGED = "the packaged model"  # in messages
 
 _NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 # The usual folders of models and of their files here; no owner and no model on the Hub

@@ -1,5 +1,5 @@
 """Loading a model from disk and asking it for answers."""
 
-from litebert.inference.model import PACKAGED, Model
+from litebert.inference.model import Model
 
-__all__ = ["PACKAGED", "Model"]
+__all__ = ["Model"]

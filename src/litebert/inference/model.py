@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from litebert.tasks.kinds.spans import SpanAnswer
 
 log = logging.getLogger("litebert")
-PACKAGED = "the packaged model"  # its name in messages
 # the longest text for `fill`, `tag`, `score` and `order`: their answers grow with the
 # text
 MAX_CHARACTERS = 1_000_000
@@ -550,7 +549,8 @@ class Model:
         head = network.head_config
         family: TextClassification = head.task_kind(head)
         seconds = seconds or [""] * len(listed)
-        if family.reads_apart and not all(seconds):
+        compares_texts = head.compares_texts or family.reads_apart
+        if compares_texts and not all(seconds):
             raise RequestError(
                 "LB-938",
                 f"{self.source} classifies pairs: it compares two texts",

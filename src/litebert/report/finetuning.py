@@ -24,6 +24,7 @@ from litebert.report.results import (
     results_of,
     start_of,
     starts_of,
+    task_of,
 )
 from litebert.report.tables import Cell, Table, format_cell
 from litebert.runs import Result, Run, read_answers
@@ -69,7 +70,7 @@ def _facts(run: Run, results: Sequence[Result]) -> dict[str, str]:
         fresh |= {name.rpartition(".")[0] or name for name in result.fresh}
     seeds = ", ".join(str(seed.seed) for seed in run.seeds)
     return {
-        "Task": setting("task.name"),
+        "Task": task_of(run),
         "Started from": start_of(run),
         "Network": f"{layers} layers of {width}" if is_known else "",
         "New, not pretrained": ", ".join(sorted(fresh)),

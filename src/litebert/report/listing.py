@@ -15,13 +15,28 @@ from litebert.report.results import (
     results_of,
     start_of,
 )
-from litebert.report.tables import DECIMALS, Cell, Table, format_value
+from litebert.report.tables import DECIMALS, Cell, Table, format_cell, format_value
 from litebert.runs import Run, is_run
 
 DEEPEST = 3
 """Levels of folders to search: `litebert glue` writes runs two levels deep, or three
 with seeds.
 """
+
+COLUMNS = (
+    "name",
+    "kind",
+    "task",
+    "model",
+    "seeds",
+    "step",
+    "of",
+    "finished",
+    "measure",
+    "last",
+    "best",
+    "doubts",
+)
 
 Named: TypeAlias = tuple[str, str]
 """What a row of a comparison is about: its kind ("setting", "last") and its name."""
@@ -44,32 +59,27 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
             received="a file" if runs.exists() else "no such folder",
             next="litebert runs list --runs FOLDER",
         )
-    rows = list[tuple[Cell, ...]]()
+    rows = list[dict[str, Cell]]()
     errors = list[LitebertError]()
     for run in _runs_below(runs, DEEPEST):
         try:
             rows.append(_row_of(run, runs))
         except LitebertError as error:
             errors.append(error)
-    headings = (
-        "name",
-        "kind",
-        "task",
-        "model",
-        "seeds",
-        "step",
-        "of",
-        "finished",
-        "measure",
-        "last",
-        "best",
-        "doubts",
-    )
-    notes = [str(error) for error in errors]
+    notes = [f"warning {row['name']}: {row['doubts']}" for row in rows if row["doubts"]]
+    notes += map(str, errors)
     if not rows:
         notes.append(f"no runs in {runs}")
-    exit_code = errors[-1].exit_code if errors else 0
-    return Table(headings, rows, notes=tuple(notes), exit_code=exit_code)
+    return Table(
+        COLUMNS,
+        [[row[column] for column in COLUMNS] for row in rows],
+        digest=Table(
+            ("name", "trained", "steps", "measure", "last", "best"),
+            [_digest_of(row) for row in rows],
+        ),
+        notes=tuple(notes),
+        exit_code=errors[-1].exit_code if errors else 0,
+    )
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
@@ -83,7 +93,7 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
             yield from _runs_below(path, depth - 1)
 
 
-def _row_of(run: Run, runs: Path) -> tuple[Cell, ...]:
+def _row_of(run: Run, runs: Path) -> dict[str, Cell]:
     parts = run.seeds or (run,)
     task = run.setting("task.name") if run.kind == "fine-tuning" else None
     model = network_of(run) if task is None else start_of(run)
@@ -92,20 +102,33 @@ def _row_of(run: Run, runs: Path) -> tuple[Cell, ...]:
     steps = None if is_timed else run.settings.get("train.steps")
     results = results_of(run)
     last, best = medians(results)
-    return (
-        str(run.folder.relative_to(runs)),
-        run.kind,
-        task,
-        model,
-        len(parts),
-        min(part.step for part in parts),
-        steps if isinstance(steps, int) else None,
-        run.is_finished,
-        results[0].key_measure if results else None,
-        None if last is None else round(last, DECIMALS),
-        None if best is None else round(best, DECIMALS),
-        "; ".join(doubts_of(run)) or None,
-    )
+    return {
+        "name": str(run.folder.relative_to(runs)),
+        "kind": run.kind,
+        "task": task,
+        "model": model,
+        "seeds": len(parts),
+        "step": min(part.step for part in parts),
+        "of": steps if isinstance(steps, int) else None,
+        "finished": run.is_finished,
+        "measure": results[0].key_measure if results else None,
+        "last": None if last is None else round(last, DECIMALS),
+        "best": None if best is None else round(best, DECIMALS),
+        "doubts": "; ".join(doubts_of(run)) or None,
+    }
+
+
+def _digest_of(row: dict[str, Cell]) -> tuple[Cell, ...]:
+    """Return the row of a run as a terminal shows it."""
+    trained = str(row["model"])
+    if row["task"] is not None:
+        trained = f"{row['task']} from {trained}"
+    if row["seeds"] != 1:
+        trained += f", {row['seeds']} seeds"
+    steps = format_cell(row["step"])
+    if not row["finished"]:
+        steps += f" of {format_cell(row['of'])}" if row["of"] else ", not finished"
+    return row["name"], trained, steps, row["measure"], row["last"], row["best"]
 
 
 # ---- comparing -----------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
+from litebert.hub import PACKAGED, PACKAGED_NAME
 from litebert.metrics import Spread
 from litebert.report.tables import format_share
 from litebert.runs import LogRow, Result, Run
-from litebert.settings import name_in
+from litebert.settings import DEFAULT, name_in
+from litebert.tasks.named import OWN
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
 
 LITTLE_GAIN = 1.5
@@ -83,9 +86,23 @@ def start_of(run: Run) -> str:
     of.
     """
     start = run.setting("model.start")
+    if run.file.origins.get("model.start") == DEFAULT or start == PACKAGED_NAME:
+        start = PACKAGED
     if run.settings.get("model.random") is True:
         return f"random weights, shaped as {start}"
     return start
+
+
+def task_of(run: Run) -> str:
+    """Return the name of the task that a run was fine-tuned on; for a file of the
+    user's own, that of the file, and what is predicted.
+    """
+    task = run.setting("task.name")
+    if task != OWN:
+        return task
+    file = Path(run.setting("data.train")).name
+    problem = run.file.data.get("problem")
+    return f"{file} ({problem})" if problem else file
 
 
 def network_of(run: Run) -> str:

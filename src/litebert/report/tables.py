@@ -7,8 +7,11 @@ import csv
 import io
 import json
 import math
+import shutil
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import ClassVar, TypeAlias
 
 from litebert.files import Json
@@ -17,6 +20,8 @@ Cell: TypeAlias = str | int | float | bool | None
 
 LONGEST_VALUE = 300  # characters of a setting that are shown
 DECIMALS = 4  # of a measure
+NARROWEST = 8
+"""Characters that a column of words keeps in a narrow terminal."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,9 @@ class Table:
     """Rows under headings; unknown values are None.
 
     A command that prints a table writes its notes to stderr, and ends with its exit
-    code. On a page, the first column has the row headings, and `style` is a class in
-    page.css.
+    code. As text it fits the terminal: long cells continue on the next line, and a
+    `digest`, a table of fewer columns, is shown instead if there is one. On a page, the
+    first column has the row headings, and `style` is a class in page.css.
 
     >>> print(Table(("run", "f1"), (("one", 0.5), ("two", None))))
     run      f1
@@ -42,6 +48,7 @@ class Table:
     title: str = ""
     style: str = ""
     decimals: int = DECIMALS
+    digest: "Table | None" = None
     notes: tuple[str, ...] = ()
     exit_code: int = 0
     formats: ClassVar = ("json", "csv", "markdown")
@@ -59,16 +66,34 @@ class Table:
         return bool(kinds) and not kinds & {str, bool}
 
     def __str__(self) -> str:
-        lines = [list(self.headings), *self.words()]
+        if self.digest is not None:
+            return str(self.digest)
+        rows = [list(self.headings), *self.words()]
+        widths = self._widths(rows, shutil.get_terminal_size().columns)
         formats = list[str]()
-        for number, column in enumerate(zip(*lines, strict=True)):
+        for number, width in enumerate(widths):
             side = ">" if self._is_number(number) else "<"
-            width = max(map(len, column))
             formats.append(f"{side}{width}")
-        text = ["  ".join(map(format, line, formats)).rstrip() for line in lines]
-        if self.title:
-            text.insert(0, self.title)
+        text = [self.title] if self.title else []
+        for row in rows:
+            cells = map(_wrap, row, widths)
+            for line in zip_longest(*cells, fillvalue=""):
+                text.append("  ".join(map(format, line, formats)).rstrip())
         return "\n".join(text)
+
+    def _widths(self, rows: Sequence[Sequence[str]], terminal: int) -> list[int]:
+        """Return the width of each column; columns of words give way, the widest first,
+        until a line fits the terminal.
+        """
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        gaps = 2 * (len(widths) - 1)
+        wordy = [n for n in range(len(widths)) if not self._is_number(n)]
+        while sum(widths) + gaps > terminal:
+            widest = max(wordy, key=widths.__getitem__, default=0)
+            if not wordy or widths[widest] <= NARROWEST:
+                break
+            widths[widest] -= 1
+        return widths
 
     def as_markdown(self) -> str:
         rules = list[str]()
@@ -93,6 +118,10 @@ class Table:
 
     def as_json(self) -> list[dict[str, Cell]]:
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def _csv_value(cell: Cell) -> Cell:

@@ -15,7 +15,13 @@ import torch
 from pydantic import JsonValue
 
 from litebert import rng
-from litebert.config import DROPOUTS, AlbertConfig, FinetuneConfig, HeadConfig
+from litebert.config import (
+    DROPOUTS,
+    AlbertConfig,
+    FinetuneConfig,
+    HeadConfig,
+    have_same_layers,
+)
 from litebert.device import choose_device, move_network
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
@@ -391,7 +397,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         described[f"{split} hash"] = _hash_examples(labelled_set.examples)
 
     # a head that was trained for these labels starts as it is
-    has_same_head = start.head == dataset.family.head
+    has_same_head = have_same_layers(start.head, dataset.family.head)
     fits_head = (
         reading != "cls"
         and dataset.family.has_linear_fit

@@ -673,7 +673,10 @@ class TextRows(RowReading[TextExample, Scores]):
         if not TASK_HEADS[kind].has_labels:
             return self.kind(HeadConfig(kind=kind))
         head = HeadConfig(
-            kind=kind, labels=self.labels, problem_type=self.kind.problem_type
+            kind=kind,
+            labels=self.labels,
+            problem_type=self.kind.problem_type,
+            compares_texts=bool(self.columns.all("second")),
         )
         return self.kind(head)
 

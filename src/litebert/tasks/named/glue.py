@@ -231,6 +231,7 @@ def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
         kind="sequence-classification",
         labels=task.labels or ("score",),
         problem_type=problem,
+        compares_texts=len(task.texts) == 2,
     )
     dev, test = (
         tuple(split for split in task.splits if split.startswith(side))
