@@ -17,7 +17,7 @@ from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, write_folder
 from litebert.nn import AlbertForPretraining
-from litebert.objectives.taught import TaughtSamples, TaughtTexts
+from litebert.objectives.taught import TaughtSamples, TaughtTexts, holds_vectors
 from litebert.runs import Run, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.networks import config_for
@@ -138,6 +138,7 @@ def test_a_student_comes_near_known_vectors_and_its_first_numbers_do_too(
     axes = np.load(run.folder / "axes.npy")
     teacher = vectors_of(TEXTS[200:]).astype(np.float32) @ axes
     assert axes.shape == (WIDTH, 16)
+    assert holds_vectors(vectors) and not holds_vectors(run.folder)
     for size in (4, 16):
         ours = torch.tensor(student[:, :size])
         theirs = torch.tensor(teacher[:, :size])

@@ -29,7 +29,7 @@ from litebert.runs import read_metrics
 from litebert.tasks.pretraining import Pretraining
 from litebert.train.sources import Sources
 
-SECONDS = 600.0  # of processor time for each trial
+SECONDS = 300.0  # of processor time for each trial
 PROBE_STEPS = (2, 8)
 FROM_PACKAGED = {"optim.learning_rate": 0.0007, "optim.muon_learning_rate": 0.0014}
 HEIGHT = {"model.vocab_size": 20_000, "model.embedding_size": 128}

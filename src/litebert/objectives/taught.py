@@ -28,6 +28,7 @@ from litebert.objectives.sequences import (
     collate,
 )
 from litebert.rng import Ints
+from litebert.runs import is_run
 from litebert.tokenizer import Tokenizer
 
 TEXT_SUFFIXES = (".txt", ".jsonl")
@@ -41,14 +42,16 @@ SAMPLED_ROWS = 50_000
 
 
 def holds_vectors(teacher: str | Path | None) -> bool:
-    """Return whether a teacher is a file of vectors, or a folder of such files."""
-    if teacher is None:
+    """Return whether a teacher is a file of vectors, or a folder of such files; a run
+    is a network, even if it has learnt from vectors and keeps its axes.
+    """
+    if teacher is None or is_run(Path(teacher)):
         return False
-    path = Path(teacher)
-    return path.suffix == ".npy" or any(path.glob("*.npy"))
+    return bool(vector_files(teacher))
 
 
 def vector_files(location: str | Path) -> list[Path]:
+    """Return the files that hold the vectors, in the order of their names."""
     path = Path(location)
     return [path] if path.suffix == ".npy" else sorted(path.glob("*.npy"))
 
