@@ -187,9 +187,13 @@ OPTIMIZERS.add("polar", Polar)
 
 
 def measure_bits(state: Path, model: Path = Path("src/litebert/model")) -> None:
-    """Print the held-out loss with the word table in whole numbers of 8 to 4 bits and a
-    scale for each row.
+    """Write and print the held-out loss with the word table in whole numbers of 8 to 4
+    bits and a scale for each row.
     """
+    written = state / "trials" / "bits.json"
+    if written.exists():
+        print(written.read_text(), flush=True)
+        return
     config = PretrainConfig.model_validate(
         {"data": {"corpus": str(state / "wiki")}, "train": {"eval_sequences": 512}}
         | {"objective": {"max_seq_length": 128, "short_seq_prob": 0.15}}
@@ -198,6 +202,7 @@ def measure_bits(state: Path, model: Path = Path("src/litebert/model")) -> None:
         update={"train": config.train.model_copy(update={"batch_size": 64})}
     )
     sources = Sources.open(config)
+    losses = dict[str, float]()
     for bits in (32, 8, 6, 5, 4):
         network = read_folder(model, dtype=torch.float32).network
         assert isinstance(network, AlbertForPretraining)
@@ -213,11 +218,10 @@ def measure_bits(state: Path, model: Path = Path("src/litebert/model")) -> None:
             mask_id=sources.tokenizer.mask_id,
         )
         measured = task.evaluate()
-        print(
-            f"word table in {bits} bits: loss {measured['masked_lm_loss']:.4f},"
-            f" [MASK] {measured['mask_token_accuracy']:.1%}",
-            flush=True,
-        )
+        losses[f"{bits} bits"] = round(measured["masked_lm_loss"], 4)
+    written.parent.mkdir(exist_ok=True)
+    write_json(written, losses)
+    print(losses, flush=True)
 
 
 if __name__ == "__main__":
