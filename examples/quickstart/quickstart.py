@@ -34,7 +34,12 @@ def main() -> None:
         collect(PROSE)
     _say("pretraining for about five minutes (run again: resumes)")
     run = litebert.pretrain(
-        PROSE, sentences="line", recipe="quickstart", name=RUN.name, runs=RUN.parent
+        PROSE,
+        sentences="line",
+        held_out=0.1,
+        recipe="quickstart",
+        name=RUN.name,
+        runs=RUN.parent,
     )
     if run.exit_code:
         sys.exit(run.exit_code)
@@ -64,14 +69,14 @@ def _show_table(run: Run) -> None:
         cells = form.format(before[name]), form.format(after[name]), baseline
         print(f"{title:<26}{cells[0]:>10}{cells[1]:>10}{cells[2]:>12}")
     print("baseline: always the most common token; a coin flip")
-    print(_order_verdict(run, float(str(after["sentence_order_accuracy"]))))
+    accuracy = float(str(after["sentence_order_accuracy"]))
+    print(_order_verdict(accuracy, float(str(after["sentence_order_pairs"]))))
 
 
-def _order_verdict(run: Run, accuracy: float) -> str:
+def _order_verdict(accuracy: float, num_pairs: float) -> str:
     """Return a plain sentence on whether sentence order was learnt: it comes later than
     the words.
     """
-    num_pairs = int(str(run.settings["train.eval_sequences"]))
     errors_above = (accuracy - 0.5) / math.sqrt(0.25 / num_pairs)
     if errors_above < 2:
         return (
@@ -80,7 +85,7 @@ def _order_verdict(run: Run, accuracy: float) -> str:
         )
     return (
         f"sentence order: {errors_above:.0f} standard errors above chance on"
-        f" {num_pairs:,} pairs; it is learnt later than words and keeps rising in"
+        f" {num_pairs:,.0f} pairs; it is learnt later than words and keeps rising in"
         " longer runs"
     )
 

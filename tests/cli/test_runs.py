@@ -16,16 +16,13 @@ from tests.contract.shell import assert_error, litebert
 from tests.report.test_pages import finetuned
 
 
-def pretraining(
-    folder: Path, *evaluations: dict[str, float], eval_sequences: int = 512
-) -> None:
+def pretraining(folder: Path, *evaluations: dict[str, float]) -> None:
     """Write the files of a finished pretraining."""
     settings = {
         "model.num_hidden_layers": 6,
         "model.hidden_size": 256,
         "train.steps": 30,
     }
-    settings |= {"train.eval_sequences": eval_sequences}
     origins = {"model.hidden_size": "preset mini (flag)", "train.steps": "default"}
     log = [
         {"kind": "eval", "step": 10 * n} | row
@@ -166,15 +163,18 @@ def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(
         pretraining(
             tmp_path / name,
             first,
-            {**then, "sentence_order_accuracy": 0.52},
-            eval_sequences=256,
+            {
+                **then,
+                "sentence_order_accuracy": 0.62,
+                "sentence_order_pairs": 37,
+            },
         )
     listed = litebert("runs", "list", "--runs", tmp_path, "--json").json
     compared = litebert("runs", "compare", tmp_path / "one", tmp_path / "two").stdout
     for words in (
         "lowest, 4.757, at step 0",
         "commonest gets 5.0%",
-        "52.0% right, no better than chance",
+        "62.0% right, no better than chance on 37 pairs",
     ):
         assert words in listed[0]["doubts"] and words in compared
 

@@ -89,6 +89,7 @@ def pretrained(
         if sentence != "none":
             values["sentence_order_loss"] = 0.7
             values["sentence_order_accuracy"] = 0.5 + (accuracies[1] - 0.5) * step / 40
+            values["sentence_order_pairs"] = 1024
         if step:
             log.training(
                 step,
@@ -283,7 +284,7 @@ NO_GAIN = [
         "The model predicts 5.4% of the masked tokens; always giving the commonest gets"
         " 5.4%: it has learned next to nothing."
     ),
-    "no better than chance on 1,024 sequences.",
+    "no better than chance on 1,024 pairs.",
 ]
 RESUME = [
     "Not finished: step 30 of 40. There is no model yet.",

@@ -145,6 +145,15 @@ def test_evaluation_reports_the_share_of_the_commonest_token(task: Pretraining) 
     assert task.network.training
 
 
+def test_evaluation_counts_the_pairs_that_have_an_order(task: Pretraining) -> None:
+    labels = [label for batch in task.held_out for label in batch.sentence_labels]
+    assert task.evaluate()["sentence_order_pairs"] == len(labels)
+    one = replace(task.held_out[0])
+    one.sentence_labels[0] = NO_LABEL  # a document of one sentence
+    task.held_out = [one]
+    assert task.evaluate()["sentence_order_pairs"] == len(one.sentence_labels) - 1
+
+
 # The loss computed in slices equals the loss of the whole, and so does its gradient
 
 

@@ -163,19 +163,19 @@ def _doubt_of_words(last: LogRow) -> str | None:
 
 
 def _doubt_of_order(run: Run, last: LogRow) -> str | None:
-    size = run.settings.get("train.eval_sequences")
-    if not isinstance(size, int) or size <= 0:
+    num_pairs = last.values.get("sentence_order_pairs", 0)
+    if not num_pairs:
         return None
-    # Two standard errors of a coin tossed once per sequence are 2 sqrt(p (1 - p) / n),
+    # Two standard errors of a coin tossed once per pair are 2 sqrt(p (1 - p) / n),
     # with p = 1/2.
-    two_errors = 1 / math.sqrt(size)
+    two_errors = 1 / math.sqrt(num_pairs)
     accuracy = last.values.get("sentence_order_accuracy", math.nan)
     is_chance = abs(accuracy - 0.5) < two_errors  # false if it is unknown
     if not is_chance:
         return None
     return (
         f"{sentence_task(run)}: {format_share(accuracy)} right, no better than chance"
-        f" on {size:,} sequences"
+        f" on {num_pairs:,.0f} pairs"
     )
 
 

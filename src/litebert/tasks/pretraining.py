@@ -153,11 +153,15 @@ class Pretraining(Task[PretrainingWork]):
                 "mask_token_accuracy": correct / count,
             }
         ids = np.concatenate([batch.masked_ids for batch in self.held_out])
-        return measured | {
-            "masked_lm_baseline": float(
-                np.bincount(ids, minlength=1).max() / max(1, ids.size)
+        num_commonest = np.bincount(ids, minlength=1).max()
+        measured["masked_lm_baseline"] = float(num_commonest / max(1, ids.size))
+        if "sentence_order_accuracy" in measured:
+            # fewer than train.eval_sequences, if the held-out documents have no more or
+            # some have no two sentences
+            measured["sentence_order_pairs"] = sum(
+                count_labels(batch.sentence_labels) for batch in self.held_out
             )
-        }
+        return measured
 
 
 def micro_batches(
@@ -171,7 +175,7 @@ def micro_batches(
     """
     num_sequences = len(batch.offsets) - 1
     labels = batch.sentence_labels
-    num_labelled = 0 if labels is None else int(np.count_nonzero(labels != NO_LABEL))
+    num_labelled = count_labels(labels)
     masked, labelled = (
         int(total) for total in world.totals(len(batch.masked_ids), num_labelled)
     )
@@ -199,3 +203,14 @@ def micro_batches(
             step_masked=masked,
             step_labelled=labelled,
         )
+
+
+def count_labels(labels: np.ndarray | None) -> int:
+    """Count the sequences that have a label of the sentence objective.
+
+    >>> count_labels(np.array([0, 1, NO_LABEL]))
+    2
+    """
+    if labels is None:
+        return 0
+    return int(np.count_nonzero(labels != NO_LABEL))

@@ -32,6 +32,7 @@ from litebert.folder import (
 )
 from litebert.hub import locate
 from litebert.nn import USUAL_HEADS, AlbertForPretraining
+from litebert.objectives import PretrainingBatch
 from litebert.objectives.sequences import log_frequencies
 from litebert.objectives.taught import holds_vectors, vector_width
 from litebert.optim import (
@@ -174,7 +175,9 @@ def pretrain(
                     is_warning=config.objective.sentence != "none"
                     and "sentence_order" in network.heads,
                 )
-            task = task_of(network, config, sources, teacher, world)
+            held_out = sources.evaluation(config)
+            _note_few(held_out, settings.eval_sequences, log)
+            task = task_of(network, config, sources, held_out, teacher, world)
             key = "masked_lm_accuracy" if settings.keep_best else None
             vectors = vectors_of(config, teacher)
             model = ModelFolder(network, sources.tokenizer, vectors)
@@ -243,6 +246,7 @@ def task_of(
     network: AlbertForPretraining,
     config: PretrainConfig,
     sources: Sources,
+    held_out: list[PretrainingBatch],
     teacher: Teacher | TeacherVectors | None,
     world: World,
 ) -> Task[Any]:
@@ -252,7 +256,7 @@ def task_of(
     task = Pretraining(
         network,
         open_loader=sources.batches(config),
-        held_out=sources.evaluation(config),
+        held_out=held_out,
         train=config.train,
         early=config.early,
         mask_id=sources.tokenizer.mask_id,
@@ -274,6 +278,17 @@ def task_of(
         held_out_texts=held_out_texts,
         distil=config.distil,
     )
+
+
+def _note_few(held_out: list[PretrainingBatch], num_wanted: int, log: RunLog) -> None:
+    """Say if the held-out documents have fewer sequences than were asked for."""
+    number = sum(len(batch.offsets) - 1 for batch in held_out)
+    if number < num_wanted:
+        log.say(
+            f"evaluations have {number:,} sequences, not {num_wanted:,}"
+            " (train.eval_sequences): the held-out documents have no more; a larger"
+            " --held-out measures more exactly"
+        )
 
 
 # ---- settings that are completed before a run ----------------------------------------
