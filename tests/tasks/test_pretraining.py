@@ -524,7 +524,8 @@ def test_a_student_begins_on_the_cpu_and_learns_on_any_device(
     monkeypatch.setattr(
         "torch.fx.experimental._config.meta_nonzero_assume_all_nonzero", True
     )
-    task = task_of(network, config, sources, teacher, ALONE)
+    held_out = sources.evaluation(config)
+    task = task_of(network, config, sources, held_out, teacher, ALONE)
     for work in next(iter(task.batches(0, 1))):
         loss = task.loss(work)
         loss.total.backward()
