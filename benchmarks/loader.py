@@ -15,7 +15,12 @@ from benchmarks.measure import machine, table
 from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
-from litebert.objectives.sampling import Loader, Sampling, plan_epoch
+from litebert.objectives.loading import (
+    CorpusLoader,
+    Loader,
+    LoaderSettings,
+    plan_epoch,
+)
 from litebert.objectives.sequences import Library
 
 NUM_DOCUMENTS = 2_000
@@ -47,7 +52,7 @@ def open_loader(length: int, batch_size: int, sentence: str = "order") -> Loader
     config = ObjectiveConfig.model_validate(
         {"sentence": sentence, "max_seq_length": length}
     )
-    return Loader([shard], Sampling(tokenizer, config, batch_size, seed=1))
+    return CorpusLoader([shard], LoaderSettings(tokenizer, config, batch_size, seed=1))
 
 
 def main(*, length: int = 512, rounds: int = 7) -> None:

@@ -28,7 +28,7 @@ from litebert.runs import Run
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer.models import ends_in_number_comma
 from litebert.train.checkpoint import mean_model
-from litebert.train.sources import loader_for
+from litebert.train.sources import open_loader
 
 LEAST_ORDER_ACCURACY = 0.6
 NUM_TEXTS = 4_000
@@ -55,9 +55,9 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
         config = PretrainConfig.model_validate(
             {"data": {"corpus": corpus}, "objective": objective}
         )
-        loader = loader_for(Path(corpus), config=config)
+        loader = open_loader(Path(corpus), config=config)
         for start in range(0, (NUM_TEXTS + NUM_CHECKED) // len(corpora), 100):
-            masked = loader.samples(start, start + 100)
+            masked = loader.batch_between(start, start + 100)
             masked.ids[masked.masked_positions] = masked.masked_ids
             (work,) = micro_batches(masked, None, choose_device("cpu"))
             *_, hidden = network.albert.states(work.batch)

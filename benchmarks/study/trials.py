@@ -31,7 +31,7 @@ from litebert.files import hash_file, read_json, write_json
 from litebert.flops import MASKED_SHARE, forward_flops
 from litebert.folder import fill_gaps, read_config, read_folder
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.objectives import Loader, Sampling
+from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.rng import random_bits
 from litebert.runs import Run, read_record
 from litebert.settings import resolve, settings_from_words
@@ -141,7 +141,7 @@ class Bench:
         if self.more and variant.has_more_data:
             corpora.append(self.more)
         for corpus in corpora:
-            parts.append(hash_file(Corpus.without_shards(corpus).path / MANIFEST))
+            parts.append(hash_file(corpus / MANIFEST))
         if variant.start:
             parts.append(self.folder(self.variants[variant.start], seed).name)
         number = int(random_bits(0, json.dumps(parts)))
@@ -267,10 +267,10 @@ def measure(
     objective = config.objective.model_copy(
         update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}
     )
-    given = Sampling(
+    settings = LoaderSettings(
         tokenizer, objective, batch_size=32, seed=EVALUATION_SEED, purpose="evaluation"
     )
-    batches = list(Loader(held_out.shards, given).once(EVALUATION_SEQUENCES))
+    batches = list(CorpusLoader(held_out.shards, settings).once(EVALUATION_SEQUENCES))
     measures = Pretraining(
         network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id
     ).evaluate()

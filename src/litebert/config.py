@@ -416,9 +416,6 @@ class DataConfig(Section):
     eval_corpus: str | None = Field(
         None, description="corpus to evaluate on; unset: the held-out part of `corpus`"
     )
-    window: int | None = Field(
-        None, ge=1, description="pieces that are shuffled together; unset: 4 billion"
-    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -15,7 +15,7 @@ from litebert.corpus import Corpus, build_corpus, check_corpus, shards
 from litebert.corpus import corpus as corpora
 from litebert.errors import DamagedError
 from litebert.files import hash_file
-from litebert.objectives import Loader, Sampling
+from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.tokenizer import models
 from tests.memory import require_proc
 
@@ -206,10 +206,10 @@ def test_a_tokenizer_written_by_another_python_is_whole_and_any_other_change_is_
 
 def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
     opened = Corpus.open(corpus)
-    given = Sampling(
+    settings = LoaderSettings(
         opened.tokenizer(), ObjectiveConfig(max_seq_length=64), batch_size=32, seed=1
     )
-    loader = Loader(opened.shards, given)
+    loader = CorpusLoader(opened.shards, settings)
     loader.batch(0)
     for path in corpus.glob("shard-*/tokens.npy"):
         change(path)

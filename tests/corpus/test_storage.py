@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,14 +14,12 @@ import pytest
 
 from litebert.config import PretrainConfig
 from litebert.corpus import Corpus, build_corpus
-from litebert.corpus.corpus import corpus_push, local_corpus
+from litebert.corpus.storage import corpus_push, local_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.objectives import Loader
-from litebert.objectives.sampling import Windowed
 from litebert.reading import source as storage
 from litebert.reading.source import write_object
 from litebert.settings import resolve, settings_from_words
-from litebert.train.sources import loader_for
+from litebert.train.sources import open_loader
 from tests.contract.shell import tree
 
 OBJECTS: dict[str, bytes] = {}
@@ -133,89 +130,69 @@ def arrays(folder: Path) -> dict[str, bytes]:
     }
 
 
-def num_bytes(folder: Path, pattern: str = "**/*.npy") -> int:
-    while True:
-        # a download that has ended is renamed while this looks
-        with suppress(FileNotFoundError):
-            return sum(path.stat().st_size for path in folder.glob(pattern))
-
-
-def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(
-    bucket: str, sharded: Path, monkeypatch
+def test_a_corpus_is_fetched_as_it_was_pushed_and_only_once(
+    bucket: str, sharded: Path
 ) -> None:
     fail_with(bucket, ["", "cut", "503", "", "cut", "", "503", "cut", "503"])
-    found = local_corpus(f"{bucket}/stories")
-    whole = Corpus.open(found, verify=True)
-    assert (
-        not FAULTS and whole.held_out() is not None and arrays(found) == arrays(sharded)
-    )
+    fetched = local_corpus(f"{bucket}/stories")
+    whole = Corpus.open(fetched, verify=True)
+    assert not FAULTS
+    assert whole.held_out() is not None
+    assert arrays(fetched) == arrays(sharded)
+    assert not (fetched / "arriving.json").exists()
     fail_with(bucket, ["503"] * 50)
-    assert local_corpus(f"{bucket}/stories") == found, (
-        "nothing is asked of the storage again"
-    )
+    # nothing is asked of the storage again
+    assert local_corpus(f"{bucket}/stories") == fetched
     if FAULTS:
         with pytest.raises(ResourceError, match="LB-270"):
             local_corpus(f"{bucket}/another")
-    FAULTS.clear()
-    corpus_push(sharded, f"{bucket}/again")
-    monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(1.5 * num_bytes(sharded) / 1e9))
-    Corpus.open(local_corpus(f"{bucket}/again"))  # makes room for itself
-    assert len(list(found.glob("shard-*"))) < len(whole.shards)
-    with pytest.raises(DamagedError, match="LB-340"):
-        [shard.require_unchanged() for shard in whole.shards]
 
 
-def loader(corpus: Path, window: int) -> Loader | Windowed:
-    words = [f"data.corpus={corpus}", f"data.window={window}", "train.batch_size=16"]
-    return loader_for(
-        corpus, config=resolve(PretrainConfig, settings_from_words(words)).config
-    )
-
-
-def test_a_streamed_corpus_gives_the_batches_of_a_local_one_within_its_bound(
-    bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = Corpus.open(sharded).manifest.shards
-    window = 2 * max(record.counts.tokens for record in records)
-    limit = 0.8 * num_bytes(sharded)
-    monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(limit / 1e9))
-    fail_with(bucket, ["", "503", "", "cut", "hang", "", "cut", "503"] * 2)
-    found = local_corpus(f"{bucket}/stories")
-    with pytest.raises(ResourceError, match="LB-271"):
-        Corpus.open(found)
-    assert not list(found.glob("shard-*"))
-    ours = loader(found, window)
-    theirs = loader(sharded, window)
-    for step in range(2 * theirs.epoch_size // 16):
-        batch = ours.batch(step)
-        expected = theirs.batch(step)
-        assert (batch.ids.tolist(), batch.masked_ids.tolist()) == (
-            expected.ids.tolist(),
-            expected.masked_ids.tolist(),
-        )
-        assert num_bytes(found) <= limit
-    assert not FAULTS and 1 < len(list(found.glob("shard-*"))) < len(records)
-
-
-def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(
+def test_batches_of_a_fetched_corpus_are_those_of_the_local_one(
     bucket: str, sharded: Path
 ) -> None:
-    found = local_corpus(f"{bucket}/stories")
-    corpus = Corpus.without_shards(found)
-    name = f"{corpus.manifest.shards[1].name}/tokens.npy"
+    fail_with(bucket, ["", "503", "", "cut", "hang", "", "cut", "503"] * 2)
+    loaders = []
+    for corpus in (local_corpus(f"{bucket}/stories"), sharded):
+        words = [f"data.corpus={corpus}", "train.batch_size=16"]
+        config = resolve(PretrainConfig, settings_from_words(words)).config
+        loaders.append(open_loader(corpus, config=config))
+    for step in (0, 1, 40):
+        fetched, local = (loader.batch(step) for loader in loaders)
+        assert fetched.ids.tolist() == local.ids.tolist()
+        assert fetched.masked_ids.tolist() == local.masked_ids.tolist()
+
+
+def test_a_fetch_that_failed_goes_on_where_it_stopped(
+    bucket: str, sharded: Path
+) -> None:
+    name = f"{Corpus.open(sharded).manifest.shards[1].name}/tokens.npy"
     whole = (sharded / name).read_bytes()
-    write_object(f"{bucket}/stories/{name}", whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert len(corpus.open_shards([0])) == 1
+    damaged = whole[:-1] + bytes([whole[-1] ^ 1])
+    write_object(f"{bucket}/stories/{name}", damaged)
     with pytest.raises(DamagedError, match="LB-330"):
-        corpus.open_shards([1])
+        local_corpus(f"{bucket}/stories")
     write_object(f"{bucket}/stories/{name}", whole)
-    assert len(corpus.open_shards([0, 1])) == 2
-    assert Corpus.open(found).manifest.counts == corpus.manifest.counts
+    assert arrays(local_corpus(f"{bucket}/stories")) == arrays(sharded)
+
+
+@pytest.mark.parametrize("bucket", ["folder"], indirect=True)
+def test_a_disk_without_room_is_noticed_before_anything_large_is_fetched(
+    bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(map(len, arrays(sharded).values()))
+    free = size - 1
+    monkeypatch.setattr("litebert.corpus.storage.free_bytes", lambda _: free)
+    with pytest.raises(ResourceError, match="LB-271"):
+        local_corpus(f"{bucket}/stories")
+    assert not list((sharded.parent / "cache").rglob("*.npy"))
+    free = size * 2  # the headers of the arrays, too
+    local_corpus(f"{bucket}/stories")
 
 
 @pytest.mark.parametrize("bucket", ["folder"], indirect=True)
 def test_what_cannot_be_fetched_or_pushed_is_refused(
-    bucket: str, sharded: Path, monkeypatch
+    bucket: str, sharded: Path
 ) -> None:
     with pytest.raises(LitebertError, match="LB-273"):
         local_corpus(f"{bucket}/never")
@@ -227,7 +204,9 @@ def test_what_cannot_be_fetched_or_pushed_is_refused(
     for nonsense in ("://", "s3://", "nosuchscheme://a/b", "s3://[/x"):
         with pytest.raises(LitebertError, match="LB-303"):
             corpus_push(sharded, nonsense)
-    for gigabytes in ("x", "-1", "nan", "inf"):
-        monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", gigabytes)
-        with pytest.raises(LitebertError, match="LITEBERT_CORPUS_CACHE_GB"):
-            Corpus.open(local_corpus(f"{bucket}/stories"))
+    for name in ("../outside", "/outside"):
+        listing = (sharded.parent / "bucket/stories/files.txt").read_text()
+        write_object(f"{bucket}/stories/files.txt", f"{listing}\n{name}".encode())
+        with pytest.raises(LitebertError, match="LB-274"):
+            local_corpus(f"{bucket}/stories")
+        write_object(f"{bucket}/stories/files.txt", listing.encode())

@@ -18,7 +18,7 @@ from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.objectives import sequences
-from litebert.objectives.sampling import Loader, Sampling, plan_epoch
+from litebert.objectives.loading import CorpusLoader, LoaderSettings, plan_epoch
 from litebert.objectives.sequences import (
     ALONE,
     IN_ORDER,
@@ -305,9 +305,9 @@ def test_official_settings_give_the_official_shares_on_real_text(
     config = ObjectiveConfig(
         sentence="order-official", short_seq_per="document", max_predictions=77
     )
-    batch = Loader(
-        [articles], Sampling(official, config, batch_size=1, seed=1)
-    ).samples(0, 2_000)
+    batch = CorpusLoader(
+        [articles], LoaderSettings(official, config, batch_size=1, seed=1)
+    ).batch_between(0, 2_000)
 
     ids = batch.ids.copy()
     is_masked = np.zeros(len(batch.ids), np.bool_)

@@ -17,7 +17,7 @@ from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, write_folder
 from litebert.nn import AlbertForPretraining
-from litebert.objectives.taught import TaughtSamples, TaughtTexts, holds_vectors
+from litebert.objectives.taught import TaughtLoader, TaughtTexts, holds_vectors
 from litebert.runs import Run, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.networks import config_for
@@ -208,8 +208,8 @@ def test_every_text_is_read_once_in_an_epoch_with_its_vector(
     texts = TaughtTexts(vectors, num_held_out=1_000)
     assert (texts.num_training, texts.num_held_out) == (244, 12)
     assert isinstance(texts.shards[0].vectors, np.memmap)
-    samples = TaughtSamples(texts, tokenizer, batch_size=16, seed=1, longest=40)
-    batch = samples.samples(244, 488)  # the second epoch
+    loader = TaughtLoader(texts, tokenizer, batch_size=16, seed=1, longest=40)
+    batch = loader.batch_between(244, 488)  # the second epoch
     read = []
     for begin, end, vector in zip(
         batch.offsets[:-1], batch.offsets[1:], batch.vectors, strict=True
@@ -221,7 +221,7 @@ def test_every_text_is_read_once_in_an_epoch_with_its_vector(
         for text in TEXTS[:244]
     ]
     assert sorted(read) == sorted(expected)
-    assert samples.samples(244, 250).ids.tolist() != samples.samples(0, 6).ids.tolist()
+    assert loader.batch_between(244, 250).ids.tolist() != loader.batch_between(0, 6).ids.tolist()
     held_out = [*samples.held_out()]
     assert sum(len(each.offsets) - 1 for each in held_out) == 12
 

@@ -18,14 +18,14 @@ import litebert
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import read_folder
-from litebert.objectives.sampling import CYCLE, Mixed, counts_in_cycle
+from litebert.objectives.loading import CYCLE, MixLoader, counts_in_cycle
 from litebert.runs import Run, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train import loop
 from litebert.train.checkpoint import RunProgress, average_checkpoints
 from litebert.train.loop import MIN_STEPS, Clock
 from litebert.train.pretrain import plan, pretrain
-from litebert.train.sources import Sources, batches_of
+from litebert.train.sources import Sources, open_loader
 from tests.conftest import blocks
 
 from .conftest import SMALL, Configure, EachStep, checkpoints_of
@@ -333,7 +333,7 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
 def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(
     corpus: Path, configure: Configure
 ) -> None:
-    mix = Mixed([], [5, 3, 2], batch_size=4, seed=1)
+    mix = MixLoader([], [5, 3, 2], batch_size=4, seed=1)
     corpora, numbers = mix.places(0, 2 * CYCLE)
     assert np.bincount(corpora).tolist() == [10_000, 6_000, 4_000]
     for number, count in enumerate((10_000, 6_000, 4_000)):
@@ -348,7 +348,7 @@ def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(
         f"data.eval_corpus={corpus}",
     )
     config = configure(*data, "train.batch_size=7").config
-    first, again = (batches_of(corpus, config=config) for _ in range(2))
+    first, again = (open_loader(corpus, config=config) for _ in range(2))
     whole = first.batch(5)
     parts = [first.batch(5, rank=rank, world_size=3) for rank in range(3)]
     assert np.array_equal(np.concatenate([part.ids for part in parts]), whole.ids)

@@ -33,7 +33,7 @@ from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError, no_such_name, say
 from litebert.files import require_new, staged_folder, write_bytes, write_text
 from litebert.hub import locate
-from litebert.objectives import Loader, Sampling
+from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.reading.source import find_files
 from litebert.report.tables import Table
 from litebert.tokenizer import Tokenizer
@@ -326,14 +326,14 @@ def _evaluate_pretrained(
                 workers=1,
             )
             # the same sequences and masks for every model with the same vocabulary
-            given = Sampling(
+            settings = LoaderSettings(
                 Tokenizer.load(folder),
                 objective,
                 batch_size=32,
                 seed=12_345,
                 purpose="evaluation",
             )
-            loader = Loader(Corpus.open(built.path).shards, given)
+            loader = CorpusLoader(Corpus.open(built.path).shards, settings)
             held_out = list(loader.once(1_024))
             if loader.epoch_size > 1_024:
                 said = (

@@ -106,11 +106,12 @@ def pretrain(
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     """
     require_types(pretrain, locals())
+    from litebert.corpus.storage import local_corpus
     from litebert.device import choose_device
     from litebert.distributed import join_world
     from litebert.train import pretrain as pretraining
     from litebert.train.estimate import tokens_of_step
-    from litebert.train.sources import Sources, check_data, shares_of
+    from litebert.train.sources import check_data, open_corpora, shares_of
 
     # checks that are possible before any work
     folder = _run_folder(runs, name)
@@ -167,8 +168,9 @@ def pretrain(
                 " documents are held out"
             )
         elif config.data.mix:
-            shares = shares_of(config, Sources.open(config).corpus.path)
-            data = ", ".join(f"{share:.1%} {path}" for path, share in shares.items())
+            corpora = open_corpora(config, local_corpus(config.data.corpus))
+            parts = zip(shares_of(corpora, config), corpora, strict=True)
+            data = ", ".join(f"{share:.1%} {corpus.path}" for share, corpus in parts)
         shape = (
             f"H {model.hidden_size} x {model.num_hidden_layers} layers, E"
             f" {model.embedding_size}"

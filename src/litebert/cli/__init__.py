@@ -81,7 +81,7 @@ MODULES = {
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
     "corpus.filter": "corpus filter",
-    "corpus.corpus": "corpus push",
+    "corpus.storage": "corpus push",
     "report.listing": "runs compare, runs list",
     "serve": "serve",
 }

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from shlex import quote
-from typing import IO, Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import IO, Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from pydantic import (
 
 from litebert.config import Section
 from litebert.corpus.text import TextSettings
-from litebert.errors import DamagedError
+from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file, read_json, staged_folder, write_json
 from litebert.rng import Hashes, Ints
 from litebert.settings import describe_invalid
@@ -173,6 +173,23 @@ def read_record(path: Path, model: type[Wanted]) -> Wanted:
 def write_record(path: Path, record: Section) -> None:
     """Write a record, atomically."""
     write_json(path, record.model_dump(mode="json"))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a finished corpus."""
+    if (folder / MANIFEST).exists():
+        return read_record(folder / MANIFEST, Manifest)
+    received = f"no {MANIFEST}"
+    advice = (
+        "litebert corpus build INPUT… --tokenizer TOKENIZER --output"
+        f" {quote(str(folder))}"
+    )
+    if (folder / PLAN).exists():
+        received = "a build that was stopped"
+        advice = "rerun the command that began it to resume"
+    raise LitebertError(
+        "LB-322", f"{folder} is not a finished corpus", received=received, next=advice
+    )
 
 
 def build_again(folder: Path) -> str:
@@ -354,10 +371,23 @@ class ShardWriter:
 # ---- mapping -------------------------------------------------------------------------
 
 
-def _stamp(path: Path) -> tuple[int, int, int, int]:
-    found = path.stat()
-    # one changes whenever the file does
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+class Stamp(NamedTuple):
+    """What the system says of a file; one of these changes whenever the file does."""
+
+    size: int
+    modified: int  # in nanoseconds
+    changed: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Stamp":
+        status = path.stat()
+        return cls(
+            status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+        )
+
+    def changed_before(self, nanoseconds: int) -> bool:
+        return max(self.modified, self.changed) < nanoseconds
 
 
 class StampedFile:
@@ -370,7 +400,7 @@ class StampedFile:
     def __init__(self, path: Path, stored: StoredFile) -> None:
         self.path = path
         self.stored = stored
-        self.stamp = _stamp(path)
+        self.stamp = Stamp.of(path)
         # the file is in a shard, and the shard in its corpus
         self.advice = build_again(path.parent.parent)
 
@@ -383,27 +413,26 @@ class StampedFile:
         """Read every byte, and compare the hash with that of the bytes that were
         written.
         """
-        if (found := hash_file(self.path)) != self.stored.blake2b:
-            expected = f"blake2b {self.stored.blake2b[:16]}…"
+        digest = hash_file(self.path)
+        if digest != self.stored.blake2b:
             raise damaged(
                 self.path,
-                received=f"blake2b {found[:16]}…",
-                expected=expected,
+                received=f"blake2b {digest[:16]}…",
+                expected=f"blake2b {self.stored.blake2b[:16]}…",
                 next=self.advice,
             )
 
     def require_unchanged(self) -> None:
         """Compare the stamp; if it differs, compare the content."""
+        received = "other bytes"
         try:
-            if (now := _stamp(self.path)) == self.stamp:
+            stamp = Stamp.of(self.path)
+            if stamp == self.stamp:
                 return
-            if (
-                now[0] == self.stored.size
-                and hash_file(self.path) == self.stored.blake2b
-            ):
-                self.stamp = now
+            has_same_size = stamp.size == self.stored.size
+            if has_same_size and hash_file(self.path) == self.stored.blake2b:
+                self.stamp = stamp
                 return
-            received = "other bytes"
         except FileNotFoundError:
             received = "it was deleted"
         raise DamagedError(
@@ -453,23 +482,19 @@ def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
     files = []
     for name, dtype in plan.dtypes.items():
         length = record.counts.length(name)
-        place = path / f"{name}.npy"
+        file = path / f"{name}.npy"
         size = HEADER_BYTES + length * np.dtype(dtype).itemsize
-        stored = record.files.get(place.name)
-        found = place.stat().st_size if place.is_file() else 0
-        if stored is None or not found == stored.size == size:
-            received = f"{found:,} bytes" if found else "no such file"
+        stored = record.files.get(file.name)
+        present = file.stat().st_size if file.is_file() else 0
+        if stored is None or not present == stored.size == size:
             raise damaged(
-                place,
-                received=received,
+                file,
+                received=f"{present:,} bytes" if present else "no such file",
                 expected=f"{size:,} bytes",
                 next=build_again(folder),
             )
+        mapped = np.memmap(file, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))
         # A plain array indexes faster than a memory map; nothing is copied.
-        arrays.append(
-            np.asarray(
-                np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))
-            )
-        )
-        files.append(StampedFile(place, stored))
+        arrays.append(np.asarray(mapped))
+        files.append(StampedFile(file, stored))
     return Shard(arrays[0], arrays[1], arrays[2], path, tuple(files))

@@ -433,11 +433,11 @@ def run_length_law(config: ObjectiveConfig) -> NDArray[np.float64]:
     return law if config.favor_shorter_ngram else law[::-1]
 
 
-# ---- samples as a batch --------------------------------------------------------------
+# ---- sequences as a batch ------------------------------------------------------------
 
 
-class Sample(NamedTuple):
-    """One sequence."""
+class MaskedSequence(NamedTuple):
+    """One training sequence, and what the model must predict of it."""
 
     ids: Ints
     first_length: int  # how many ids are in segment 0
@@ -466,31 +466,31 @@ class PretrainingBatch:
     vectors: Vectors | None = None
 
 
-def collate(samples: Iterable[Sample]) -> PretrainingBatch:
-    """Lay samples end to end, the longest first: attention is fastest on neighbours of
+def collate(sequences: Iterable[MaskedSequence]) -> PretrainingBatch:
+    """Lay sequences end to end, the longest first: attention is fastest on neighbours of
     equal length.
     """
-    rows = sorted(samples, key=lambda sample: -sample.ids.size)
-    lengths = np.array([sample.ids.size for sample in rows])  # (sequences,)
+    rows = sorted(sequences, key=lambda row: -row.ids.size)
+    lengths = np.array([row.ids.size for row in rows])  # (sequences,)
     offsets = np.concatenate(([0], np.cumsum(lengths)))  # (sequences + 1,)
     starts = offsets[:-1]  # (sequences,), of each sequence on the token axis
     # (tokens,), from 0 in each sequence
     positions = np.arange(offsets[-1]) - np.repeat(starts, lengths)
-    first_lengths = np.array([sample.first_length for sample in rows])
+    first_lengths = np.array([row.first_length for row in rows])
     segments = positions >= np.repeat(first_lengths, lengths)
 
     # from positions in a sequence to positions on the token axis: (masked,)
-    num_masked = [sample.masked_positions.size for sample in rows]
-    masked_positions = np.concatenate([sample.masked_positions for sample in rows])
+    num_masked = [row.masked_positions.size for row in rows]
+    masked_positions = np.concatenate([row.masked_positions for row in rows])
     masked_positions += np.repeat(starts, num_masked)
-    ids = np.concatenate([sample.ids for sample in rows])  # (tokens,)
+    ids = np.concatenate([row.ids for row in rows])  # (tokens,)
     masked_ids = ids[masked_positions]  # the targets, before they are replaced
-    ids[masked_positions] = np.concatenate([sample.replacements for sample in rows])
+    ids[masked_positions] = np.concatenate([row.replacements for row in rows])
 
     sentence_labels = None
     if rows[0].label is not None:
-        sentence_labels = np.array([sample.label for sample in rows])
-    vectors = [sample.vector for sample in rows if sample.vector is not None]
+        sentence_labels = np.array([row.label for row in rows])
+    vectors = [row.vector for row in rows if row.vector is not None]
     return PretrainingBatch(
         ids=ids,
         positions=positions,

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from litebert import rng
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import hash_file
-from litebert.objectives.sampling import Samples
+from litebert.objectives.loading import Loader
 from litebert.objectives.sequences import (
+    MaskedSequence,
     PretrainingBatch,
-    Sample,
     Vectors,
     collate,
 )
@@ -216,7 +216,7 @@ class TaughtTexts:
         return largest.astype(np.float32)
 
 
-class TaughtSamples(Samples):
+class TaughtLoader(Loader):
     """The training texts in a new random order in every epoch, as unmasked sequences
     with vectors.
     """
@@ -236,14 +236,14 @@ class TaughtSamples(Samples):
         self._seed = seed
         self._longest = longest
 
-    def make(self, start: int, stop: int) -> Iterator[Sample]:
+    def sequences(self, start: int, stop: int) -> Iterator[MaskedSequence]:
         size = self._texts.num_training
         for number in range(start, stop):
             epoch, place = divmod(number, size)
             row = rng.permutation(
                 self._seed, "taught-order", epoch, size, np.array([place])
             )
-            yield self._sample(int(row[0]))
+            yield self._sequence(int(row[0]))
 
     def held_out(self) -> Iterator[PretrainingBatch]:
         """Yield the held-out texts in batches."""
@@ -251,12 +251,12 @@ class TaughtSamples(Samples):
         stop = first + self._texts.num_held_out
         for start in range(first, stop, self.batch_size):
             numbers = range(start, min(start + self.batch_size, stop))
-            yield collate(map(self._sample, numbers))
+            yield collate(map(self._sequence, numbers))
 
-    def _sample(self, row: int) -> Sample:
+    def _sequence(self, row: int) -> MaskedSequence:
         text, vector = self._texts.row(row)
         tokenizer = self._tokenizer
         pieces = tokenizer.encode(text).ids[: self._longest - 2]
         ids = np.array([tokenizer.cls_id, *pieces, tokenizer.sep_id], np.int64)
         nothing = np.empty(0, np.int64)
-        return Sample(ids, len(ids), None, nothing, nothing, vector)
+        return MaskedSequence(ids, len(ids), None, nothing, nothing, vector)

@@ -33,7 +33,7 @@ from litebert.nn import (
     pool_rows,
 )
 from litebert.nn.model import FeedForwardBlock
-from litebert.objectives import PretrainingBatch, Samples, prefetch
+from litebert.objectives import Loader, PretrainingBatch, prefetch
 from litebert.rng import Ints
 from litebert.tasks.heads import PretrainingWork
 from litebert.tasks.pretraining import Pretraining, micro_batches
@@ -360,7 +360,7 @@ class Distillation(Task[Lesson]):
 
     pretraining: Pretraining
     teacher: Teacher | TeacherVectors
-    open_texts: Callable[[], Samples]
+    open_texts: Callable[[], Loader]
     held_out_texts: Sequence[PretrainingBatch]
     distil: DistilConfig
 

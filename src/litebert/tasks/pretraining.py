@@ -13,7 +13,7 @@ from litebert.device import Device, device_of
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, prefetch
+from litebert.objectives import NO_LABEL, Loader, PretrainingBatch, prefetch
 from litebert.plugins import PRETRAINING_HEADS
 from litebert.tasks.heads import PretrainingHead, PretrainingWork, masked_lm_objective
 from litebert.tasks.task import Loss, Task
@@ -26,7 +26,7 @@ class Pretraining(Task[PretrainingWork]):
     network: AlbertForPretraining
     held_out: Sequence[PretrainingBatch]
     train: TrainConfig
-    open_loader: Callable[[], Samples] | None = None
+    open_loader: Callable[[], Loader] | None = None
     early: EarlyConfig = field(default_factory=EarlyConfig)
     mask_id: int | None = None
     world: World = ALONE

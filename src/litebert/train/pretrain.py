@@ -71,7 +71,7 @@ from litebert.train.run import (
     threads,
     write_model,
 )
-from litebert.train.sources import Sources, loader_for, plain_text_config
+from litebert.train.sources import Sources, open_loader, plain_text_config
 
 FROM_TEACHER = (
     "hidden_size",
@@ -88,8 +88,6 @@ STUDENT_GROUPS = 3
 FIT_TEXTS = 256
 # the directions in which a student learns known vectors, (teacher's width, hidden)
 AXES = "axes.npy"
-# shards of a large corpus in which pieces are counted, to initialise the output bias
-SHARDS_COUNTED = 8
 
 
 def pretrain(
@@ -529,17 +527,13 @@ def new_network(
         return network  # `take_start` fills it
     corpus = sources.corpus
     if isinstance(teacher, Teacher):
-        texts = loader_for(corpus.path, config=plain_text_config(config))
-        begin_as_teacher(network, teacher, texts.samples(0, FIT_TEXTS))
+        texts = open_loader(corpus.path, config=plain_text_config(config))
+        begin_as_teacher(network, teacher, texts.batch_between(0, FIT_TEXTS))
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)
     if config.start.output_bias == "unigram":
-        shards = corpus.shards or corpus.open_shards(
-            range(min(SHARDS_COUNTED, len(corpus.manifest.shards)))
-        )
-        network.masked_lm.bias.data.copy_(
-            torch.from_numpy(log_frequencies(shards, config.model.vocab_size))
-        )
+        frequencies = log_frequencies(corpus.shards, config.model.vocab_size)
+        network.masked_lm.bias.data.copy_(torch.from_numpy(frequencies))
     return network
 
 
