@@ -221,8 +221,11 @@ def test_every_text_is_read_once_in_an_epoch_with_its_vector(
         for text in TEXTS[:244]
     ]
     assert sorted(read) == sorted(expected)
-    assert loader.batch_between(244, 250).ids.tolist() != loader.batch_between(0, 6).ids.tolist()
-    held_out = [*samples.held_out()]
+    assert (
+        loader.batch_between(244, 250).ids.tolist()
+        != loader.batch_between(0, 6).ids.tolist()
+    )
+    held_out = [*loader.held_out()]
     assert sum(len(each.offsets) - 1 for each in held_out) == 12
 
 
