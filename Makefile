@@ -85,7 +85,8 @@ study: $(VENV)/.user  ## the paper's tables at a small scale: an hour or two of 
 	done
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/site
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python docs/gather_pages.py
+	$(BIN)/zensical build --strict --clean
 
 dist: $(VENV)/.dev  ## the sdist and the wheel of this version, in dist
 	$(BIN)/pip install -q build twine

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 import litebert as package
+from docs.gather_pages import gather
 from litebert.config import FinetuneConfig, PretrainConfig
+from litebert.hub import packaged_model
+from litebert.interop.huggingface import import_model
 from litebert.settings import describe
 from tests.conftest import ROOT, blocks
 
@@ -44,6 +47,24 @@ def test_python_of_a_page_runs(
     assert found
     for block in found:
         exec(compile(block, f"{name}.md", "exec"), names)
+
+
+def test_python_of_two_libraries_side_by_side_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # folders under the names of models on the Hub
+    monkeypatch.chdir(tmp_path)
+    for name in ("albert/albert-base-v2", "sentence-transformers/all-MiniLM-L6-v2"):
+        import_model(str(packaged_model()), Path(name))
+    tickets = (ROOT / "examples" / "tickets.csv").read_text("utf-8").splitlines()
+    Path("tickets.csv").write_text("\n".join([tickets[0], *tickets[1:31]]))
+    page = Path("docs/coming-from.md")
+    names: dict[str, object] = {}
+    for other in blocks(page, "py"):
+        ast.parse(other)
+    for block in blocks(page):
+        short = block.replace("epochs=3", 'settings={"train.steps": 2}')
+        exec(compile(short, page, "exec"), names)
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -87,6 +108,14 @@ def test_commands_of_a_page_use_verbs_and_options_that_exist(page: Path) -> None
             for kind in (PretrainConfig, FinetuneConfig)
             for each in describe(kind)
         }, words
+
+
+def test_pages_of_the_site_link_to_each_other_only(tmp_path: Path) -> None:
+    gather(tmp_path / "pages")
+    for page in (tmp_path / "pages").rglob("*.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
+            is_inside = (page.parent / target).resolve().is_relative_to(tmp_path)
+            assert "://" in target or is_inside, target
 
 
 def test_the_site_lists_existing_pages_once_each() -> None:
