@@ -26,7 +26,7 @@ from benchmarks.speed.exports import count_products
 from litebert.cli.command import command_of
 from litebert.config import preset
 from litebert.folder import ModelFolder, write_folder
-from litebert.interop.export.onnx import quantise, start_session, to_graph
+from litebert.interop.export.onnx import quantize, start_session, to_graph
 from litebert.interop.export.program import (
     INPUTS,
     Inputs,
@@ -68,7 +68,7 @@ def exported(
             (folder / "theirs-int8.onnx").read_bytes()
         ),
         "litebert's ONNX fp32": ours.SerializeToString(),
-        "litebert's ONNX int8": quantise(ours).SerializeToString(),
+        "litebert's ONNX int8": quantize(ours).SerializeToString(),
     }
 
 

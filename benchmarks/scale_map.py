@@ -13,7 +13,7 @@ from litebert.nn import AlbertForPretraining
 
 GPUS = (8, 64, 512)
 GPU_FLOPS = 990e12
-UTILISATION = 0.4
+UTILIZATION = 0.4
 """One H100 in bf16 without sparsity (data sheet), and the share of it that is assumed.
 """
 NODE_BYTES = 450e9
@@ -78,7 +78,7 @@ def computed_tables() -> str:
             * TOKENS_A_STEP
         )
         for gpus in GPUS:
-            compute = flops / (gpus * GPU_FLOPS * UTILISATION)
+            compute = flops / (gpus * GPU_FLOPS * UTILIZATION)
             sent = 2 * (gpus - 1) / gpus * gradient_bytes
             network = sent / (NODE_BYTES if gpus <= 8 else NETWORK_BYTES)
             share = f"{100 * compute / (compute + network):.0f} %"

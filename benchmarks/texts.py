@@ -72,8 +72,8 @@ TABLES = {
 }
 
 
-def labelled(task: str) -> list[dict[str, str]]:
-    """Return the labelled rows of a task, with `a`, `b` if it has pairs, and
+def labeled(task: str) -> list[dict[str, str]]:
+    """Return the labeled rows of a task, with `a`, `b` if it has pairs, and
     `label`.
     """
     if task == "imdb":

@@ -4,7 +4,7 @@ OUT [--weights 2 --weights 3]`.
 With several runs it is their (weighted) mean; each must have started from the one
 before. The matrices are in float8, the rest in bf16, the tokenizer is compact JSON, and
 the files that sentence-transformers reads are included; the card is written by hand. If
-the last run has not learnt sentence order, its head is omitted, and the pooler, which
+the last run has not learned sentence order, its head is omitted, and the pooler, which
 only that head had trained, is fitted to the vectors.
 """
 
@@ -95,7 +95,7 @@ def shorten_vocabulary(path: Path) -> None:
     """Rewrite a tokenizer.json without indentation, escapes, and digits beyond the
     precision of 32 bits.
 
-    Scores that encode a rule keep all digits, by which the reader recognises them:
+    Scores that encode a rule keep all digits, by which the reader recognizes them:
     lowered ones, and ones of more bits.
     """
     pipeline = json.loads(path.read_text("utf-8"))

@@ -236,7 +236,7 @@ def main(
         f" every server, {rounds} rounds of {requests} requests ({requests // 2} of one"
         " short text) in turns, closed loop; medians over the rounds. Ratios are of"
         " litebert to the other within a round: throughput above 1 and waiting times"
-        f" below 1 are in favour of litebert. Vectors differ by {furthest:.0e} at most."
+        f" below 1 are in favor of litebert. Vectors differ by {furthest:.0e} at most."
     )
     pages = (page(name, each) for name, each in found.items())
     results = "\n\n".join(["## The last run", text, machine(), *pages]) + "\n"

@@ -117,7 +117,7 @@ class LastHiddenState(torch.nn.Module):
 
 
 def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
-    """Export with free batch and length; fold constants and quantise if asked.
+    """Export with free batch and length; fold constants and quantize if asked.
 
     Shared weights are behind a transposition, so `quantize_dynamic` as documented finds
     1 of 73 products; after constants are folded, it finds all, which is checked.
@@ -163,7 +163,7 @@ def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
 
 
 def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:
-    """Convert; quantise with NNCF, if asked, on real texts if they are available."""
+    """Convert; quantize with NNCF, if asked, on real texts if they are available."""
     import openvino
 
     converted = openvino.convert_model(
@@ -183,10 +183,10 @@ def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:
     ]
     nncf.set_log_level(logging.ERROR)
     given = nncf.Dataset([dict(enumerate(row)) for row in rows])
-    quantised = nncf.quantize(
+    quantized = nncf.quantize(
         converted, given, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(rows)
     )
-    openvino.save_model(quantised, root / "int8.xml", compress_to_fp16=False)
+    openvino.save_model(quantized, root / "int8.xml", compress_to_fp16=False)
 
 
 def calibration_texts() -> list[Texts]:

@@ -67,7 +67,7 @@ class Row:
         return self.reference / self.seconds
 
     @property
-    def utilisation(self) -> float:
+    def utilization(self) -> float:
         return self.flops / self.seconds / self.rate
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Row:
             f" {self.seconds * 1e3:9.1f} ms {self.ratio:6.2f}x"
         )
         return (
-            f"{line}  {self.utilisation:4.0%}  error {self.error:.1e}  load"
+            f"{line}  {self.utilization:4.0%}  error {self.error:.1e}  load"
             f" {self.load:.1f}"
         )
 
@@ -288,7 +288,7 @@ def details(rows: Sequence[Row]) -> str:
         ]
         cells += [
             f"{row.ratio:.2f}",
-            f"{row.utilisation:.0%}",
+            f"{row.utilization:.0%}",
             "" if row.name == REFERENCE else f"{row.error:.0e}",
         ]
         lines.append([*cells, f"{row.first_of_reference / row.first:.2f}"])

@@ -47,7 +47,7 @@ class StepChange(BaseModel):
 
 
 class Fate(BaseModel):
-    """The behaviour of the iterates at a depth beyond the trained one; `fate_of` has the
+    """The behavior of the iterates at a depth beyond the trained one; `fate_of` has the
     criteria.
     """
 

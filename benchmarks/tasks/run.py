@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.measure import table
-from benchmarks.texts import DATA, labelled
+from benchmarks.texts import DATA, labeled
 from litebert.cli.command import command_of
 from litebert.config import FinetuneConfig
 from litebert.files import write_text
@@ -169,7 +169,7 @@ def main(
         fixed = [*COMMON, *TASKS[task]]
         if rows:
             drawn = sorted(
-                labelled(task),
+                labeled(task),
                 key=lambda row: int(random_bits(1, row["a"] + row.get("b", ""), 0)),
             )
             parts = {"train": drawn[:rows], "dev": drawn[rows : 2 * rows]}
@@ -181,7 +181,7 @@ def main(
             ]
         elif "task.name=table" in fixed:
             parts = {"train": [], "dev": []}
-            for row in labelled(task):
+            for row in labeled(task):
                 parts[
                     "train" if int(random_bits(0, row["a"], 0)) % 5 else "dev"
                 ].append(row)

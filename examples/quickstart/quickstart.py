@@ -28,7 +28,7 @@ BLANKS = (
 
 
 def main() -> None:
-    """Make the text, pretrain on it, and show what was learnt."""
+    """Make the text, pretrain on it, and show what was learned."""
     if not PROSE.exists():
         _say("collecting the English prose that comes with Python and its packages")
         collect(PROSE)
@@ -73,19 +73,28 @@ def _show_table(run: Run) -> None:
     print(_order_verdict(accuracy, float(str(after["sentence_order_pairs"]))))
 
 
+<<<<<<< HEAD
 def _order_verdict(accuracy: float, num_pairs: float) -> str:
     """Return a plain sentence on whether sentence order was learnt: it comes later than
+=======
+def _order_verdict(run: Run, accuracy: float) -> str:
+    """Return a plain sentence on whether sentence order was learned: it comes later than
+>>>>>>> ecd2706a (American spelling in pages, messages and comments)
     the words.
     """
     errors_above = (accuracy - 0.5) / math.sqrt(0.25 / num_pairs)
     if errors_above < 2:
         return (
-            "sentence order: not distinguishable from chance yet; it is learnt later"
+            "sentence order: not distinguishable from chance yet; it is learned later"
             " than words"
         )
     return (
         f"sentence order: {errors_above:.0f} standard errors above chance on"
+<<<<<<< HEAD
         f" {num_pairs:,.0f} pairs; it is learnt later than words and keeps rising in"
+=======
+        f" {num_pairs:,} pairs; it is learned later than words and keeps rising in"
+>>>>>>> ecd2706a (American spelling in pages, messages and comments)
         " longer runs"
     )
 

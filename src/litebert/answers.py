@@ -158,7 +158,7 @@ class Order(Tabular):
 
 @dataclass(frozen=True)
 class Join(Tabular):
-    """Two neighbouring sentences, the second from character `start` on, and the
+    """Two neighboring sentences, the second from character `start` on, and the
     probability that they are in order.
     """
 
@@ -170,7 +170,7 @@ class Join(Tabular):
 
 @dataclass(frozen=True)
 class Coherence(Tabular):
-    """Every pair of neighbouring sentences in a text, from the first to the last."""
+    """Every pair of neighboring sentences in a text, from the first to the last."""
 
     joins: tuple[Join, ...]
 

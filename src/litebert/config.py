@@ -71,7 +71,7 @@ class AlbertConfig(Section):
         3_072, ge=1, le=262_144, description="feed-forward width, I"
     )
     attention: Annotated[str, NameIn(ATTENTION_KINDS)] = Field(
-        "full", description="full, or local: only neighbours and [CLS]"
+        "full", description="full, or local: only neighbors and [CLS]"
     )
     attention_settings: Options = Field(
         {}, description="settings of a kind of attention that a plug-in adds"
@@ -80,7 +80,7 @@ class AlbertConfig(Section):
         64,
         ge=1,
         le=65_536,
-        description="neighbours on each side that local attention sees",
+        description="neighbors on each side that local attention sees",
     )
     hidden_act: Activation = Field(
         "gelu_new", description="gelu_new: tanh form; gelu: erf"
@@ -384,7 +384,7 @@ Schedule = Literal["official", "linear", "wsd"]
 
 class PretrainStart(Section):
     """Where the weights come from: a model, whose shape is then used, or random
-    initialisation.
+    initialization.
     """
 
     model: str | None = Field(None, description="model folder, or a name on the Hub")
@@ -393,7 +393,7 @@ class PretrainStart(Section):
         None, description="allow another vocabulary: shared pieces keep vectors"
     )
     attention: Literal["random", "local"] = Field(
-        "random", description="local: some heads start by reading neighbours"
+        "random", description="local: some heads start by reading neighbors"
     )
     output_bias: Literal["zeros", "unigram"] = Field(
         "zeros", description="unigram: log frequencies of the pieces"
@@ -436,7 +436,7 @@ class ObjectiveConfig(Section):
     sentence: Annotated[str, NameIn(SENTENCE_OBJECTIVES)] = Field(
         "order",
         description=(
-            "order: swapped neighbours; order-official: with a leak; next; none"
+            "order: swapped neighbors; order-official: with a leak; next; none"
         ),
     )
     max_seq_length: int = Field(
@@ -492,7 +492,7 @@ class EarlyConfig(Section):
 
 
 class DistilConfig(Section):
-    """What is learnt from a teacher, besides masked words and sentence order."""
+    """What is learned from a teacher, besides masked words and sentence order."""
 
     teacher: str | None = Field(
         None,
@@ -675,7 +675,7 @@ class PretrainConfig(Section):
 
 
 class TaskConfig(Section):
-    """What is learnt, and how long its sequences may be."""
+    """What is learned, and how long its sequences may be."""
 
     name: str = Field(
         description="a named task (litebert recipes list), or table: your own data"

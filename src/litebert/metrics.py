@@ -175,7 +175,7 @@ def named_entities(
     tags: Sequence[str], labels: Collection[str]
 ) -> list[tuple[str, int, int]]:
     """Return kind, first tag and end (exclusive) of each entity of a sentence, given all
-    tags that a model has: BIO, BIOES, BILOU, or IO, in which neighbours with one tag are
+    tags that a model has: BIO, BIOES, BILOU, or IO, in which neighbors with one tag are
     one entity. Tags without O, such as parts of speech, mark none.
 
     >>> named_entities(["PER", "PER", "O"], ["O", "PER"])

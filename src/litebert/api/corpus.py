@@ -195,7 +195,7 @@ def corpus_build(
     cluster: Annotated[bool, "Map over a Ray cluster instead."] = False,
     quiet: Quiet = False,
 ) -> CorpusSummary:
-    """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to
+    """Tokenize INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to
     resume.
 
     litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine

@@ -103,7 +103,7 @@ def export_onnx(
     model: str,
     output: Path,
     *,
-    int8: Annotated[bool, "Quantise all weights: a quarter of the size."] = False,
+    int8: Annotated[bool, "Quantize all weights: a quarter of the size."] = False,
     encoder: Encoder = False,
 ) -> ExportReport:
     """Write one ONNX file, float32 or int8.

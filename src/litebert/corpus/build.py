@@ -117,7 +117,7 @@ def build_corpus(
     cluster: bool = False,
     report: Report | None = None,
 ) -> CorpusSummary:
-    """Tokenise text files into a corpus for `Corpus.open`; rerun a killed build to
+    """Tokenize text files into a corpus for `Corpus.open`; rerun a killed build to
     resume it.
 
     The bytes are the same for any number of `workers` (default: all cores) and on a Ray
@@ -224,7 +224,7 @@ def build_part(
     tokenizer: Path,
     output: Path,
 ) -> None:
-    """Tokenise the inputs of one part into shards, continuing after the complete
+    """Tokenize the inputs of one part into shards, continuing after the complete
     ones.
     """
     sides = _sides(output, plan)

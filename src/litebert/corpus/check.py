@@ -62,7 +62,7 @@ ADVICE: Advice = {
     ),
     "repeated line": (
         "warning",
-        "probably boilerplate, such as a header or a licence; remove it",
+        "probably boilerplate, such as a header or a license; remove it",
     ),
     "few documents": (
         "warning",

@@ -115,7 +115,7 @@ def full(
     """Attend to the whole sequence, in training or on a GPU.
 
     | device | lengths | kernel |
-    | CPU | any | `by_stack`: equal neighbours share one call |
+    | CPU | any | `by_stack`: equal neighbors share one call |
     | GPU | all equal | `by_stack`: one call on a view |
     | GPU with flash attention, half precision | any | `variable`: no padding |
     | GPU otherwise | any | `padded`: one rectangle |
@@ -536,7 +536,7 @@ def local(
     *,
     attention_window: int,
 ) -> OfQueries:
-    """Attend from each token to its neighbours and the [CLS] of its sequence, and from
+    """Attend from each token to its neighbors and the [CLS] of its sequence, and from
     [CLS] to all tokens.
 
     Blocks of tokens attend to the blocks around them (see `Bands`), so the cost per
@@ -563,7 +563,7 @@ def local(
 def _local_scores(
     query: OfTokens, key: OfTokens, first: Int[Tensor, " tokens"], bands: Bands
 ) -> Float[Tensor, "blocks heads size span_and_cls"]:
-    """Return the scores of each token's neighbours, then that of its [CLS]; -inf where
+    """Return the scores of each token's neighbors, then that of its [CLS]; -inf where
     it does not attend.
     """
     scaled = query * query.shape[-1] ** -0.5
@@ -604,7 +604,7 @@ def _mix_locally(
     first: Int[Tensor, " tokens"],
     bands: Bands,
 ) -> OfTokens:
-    """Return the values of each token's neighbours and of its [CLS], mixed by their
+    """Return the values of each token's neighbors and of its [CLS], mixed by their
     shares.
     """
     v = bands.spans(value)  # (blocks, heads, head_size, span)

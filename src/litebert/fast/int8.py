@@ -435,9 +435,9 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
             torch.cat([*parts, _correct_bias(widening.output, wide) + second])
         )
         shifts.append(torch.stack([first, second]))  # (2, hidden)
-        centres: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
+        centers: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
         ranges.append(
-            [each.range(centre) for each, centre in zip(seen, centres, strict=True)]
+            [each.range(center) for each, center in zip(seen, centers, strict=True)]
         )
     return Int8Calibration(
         torch.tensor(ranges), torch.stack(shifts), torch.stack(biases)

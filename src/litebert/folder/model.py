@@ -23,7 +23,7 @@ from litebert.tokenizer import Tokenizer
 _NEXT_SENTENCE = (
     "This BERT's sentence head was trained on next-sentence prediction: order() tells"
     " whether the second text follows the first in a document, not which of two"
-    " neighbours comes first."
+    " neighbors comes first."
 )
 
 

@@ -96,7 +96,7 @@ def model_card(
     to `load`, by default the place of the folder, which is `final` while it is written.
 
     For a folder inside a run (runs/<name>/model, next to run.json), it includes
-    metrics, the settings that were set, and the hashes of the data. Licence and
+    metrics, the settings that were set, and the hashes of the data. License and
     languages are in no file.
     """
     import jinja2

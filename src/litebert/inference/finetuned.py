@@ -177,7 +177,7 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
 def measure_split(
     models: Sequence[Finetuned], data: Path, split: str
 ) -> tuple[dict[str, float], list[Any], list[Any]]:
-    """Return measures, examples and answers of one labelled split."""
+    """Return measures, examples and answers of one labeled split."""
     dataset = models[0].dataset
     require_same_data({str(model.folder): model.dataset for model in models}, data)
     examples = dataset.read(data, split)

@@ -405,7 +405,7 @@ class Model:
         more texts than fit in memory.
 
         All options default to the sentence-transformers settings of the folder, or to
-        the mean of all tokens, not normalised; `max_length` counts [CLS] and [SEP].
+        the mean of all tokens, not normalized; `max_length` counts [CLS] and [SEP].
         Pretrained without a teacher, a model gives poor vectors.
         """
         network, listed = self.begin("embed", texts)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn.batch import Batch, pad_rows
-from litebert.nn.model import ACTIVATIONS, Albert, initialise
+from litebert.nn.model import ACTIVATIONS, Albert, initialize
 from litebert.plugins import PRETRAINING_HEADS
 
 
@@ -105,7 +105,7 @@ class AlbertForPretraining(nn.Module):
         for name in self.heads:
             self.add_module(name, PRETRAINING_HEADS[name].make(config))
         for name in self.heads:
-            initialise(
+            initialize(
                 self.get_submodule(name),
                 std=config.initializer_range,
                 generator=generator,
@@ -221,13 +221,13 @@ class AlbertForTask(nn.Module):
             generator=generator,
         )
         self.head: nn.Module = head.record.make(config, head)
-        initialise(self.head, std=config.initializer_range, generator=generator)
+        initialize(self.head, std=config.initializer_range, generator=generator)
         # the last step uses `head`
         num_exits = config.num_steps - 1 if has_exits else 0
         self.exits = nn.ModuleList(
             head.record.make(config, head) for _ in range(num_exits)
         )
-        initialise(self.exits, std=config.initializer_range, generator=generator)
+        initialize(self.exits, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: one row per sequence if the head is pooled or reads whole

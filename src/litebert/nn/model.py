@@ -37,15 +37,15 @@ sequence.
 
 
 class Embedding(nn.Module):
-    """Sum three embeddings of width E, normalise, apply dropout, and project to H
+    """Sum three embeddings of width E, normalize, apply dropout, and project to H
     (modeling.py L196).
     """
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         size = config.embedding_size
-        # The tables are allocated without values: `initialise` draws them, and
-        # nn.Embedding's own initialisation would load torch's compiler on the meta
+        # The tables are allocated without values: `initialize` draws them, and
+        # nn.Embedding's own initialization would load torch's compiler on the meta
         # device.
         rows = (
             config.vocab_size,
@@ -72,7 +72,7 @@ class Embedding(nn.Module):
         return hidden
 
     def look_up(self, batch: Batch) -> Float[Tensor, "tokens embed"]:
-        """Return the normalised sum of the three embeddings, before the projection."""
+        """Return the normalized sum of the three embeddings, before the projection."""
         longest = max(batch.lengths)
         room = len(self.position.weight)
         if longest > room:
@@ -93,8 +93,8 @@ class Embedding(nn.Module):
             + self.position(batch.positions)
             + self.segment(batch.segments)
         )
-        normalised: Tensor = self.dropout(self.norm(total))
-        return normalised
+        normalized: Tensor = self.dropout(self.norm(total))
+        return normalized
 
 
 def attention_weights(
@@ -269,7 +269,7 @@ class Albert(nn.Module):
         self.engine: (
             Callable[[Albert, Batch, Tensor | None], Iterator[Tensor]] | None
         ) = None
-        initialise(self, std=config.initializer_range, generator=generator)
+        initialize(self, std=config.initializer_range, generator=generator)
 
     def forward(
         self, batch: Batch, queries: Int[Tensor, " queries"] | None = None
@@ -304,7 +304,7 @@ class Albert(nn.Module):
         return torch.tanh(self.pooler(first.float()))
 
 
-def initialise(
+def initialize(
     module: nn.Module, *, std: float, generator: torch.Generator | None = None
 ) -> None:
     """Draw matrices from a normal truncated at 2 `std`, which leaves 0.88 of `std`; set

@@ -96,7 +96,7 @@ class Draws:
 
 
 class SentenceObjective:
-    """Two neighbouring segments of random lengths, in order; each objective overrides
+    """Two neighboring segments of random lengths, in order; each objective overrides
     what differs.
 
     `divide` and `following` work on arrays with one entry per chunk, that is, the
@@ -466,8 +466,13 @@ class PretrainingBatch:
     vectors: Vectors | None = None
 
 
+<<<<<<< HEAD
 def collate(sequences: Iterable[MaskedSequence]) -> PretrainingBatch:
     """Lay sequences end to end, the longest first: attention is fastest on neighbours of
+=======
+def collate(samples: Iterable[Sample]) -> PretrainingBatch:
+    """Lay samples end to end, the longest first: attention is fastest on neighbors of
+>>>>>>> ecd2706a (American spelling in pages, messages and comments)
     equal length.
     """
     rows = sorted(sequences, key=lambda row: -row.ids.size)

@@ -200,7 +200,7 @@ class TaughtTexts:
 
         A student of that size learns the vectors in these directions. They are ordered,
         so that the first n numbers of a vector are the best n. Vectors of just that
-        width are learnt as they are: here, the directions are the unit vectors.
+        width are learned as they are: here, the directions are the unit vectors.
         """
         if size == self.width:
             return np.eye(size, dtype=np.float32)

@@ -1,7 +1,7 @@
 """Files with a word a line and a blank line after each sentence: CoNLL in its many
 forms, BIO, and CoNLL-U.
 
-How such a file is laid out is recognised from its first lines: which columns only count
+How such a file is laid out is recognized from its first lines: which columns only count
 the words, which one has the words and which one the tags.
 """
 
@@ -121,7 +121,7 @@ def _keyed(cell: str) -> dict[str, str]:
 
 
 def recognize(lines: Sequence[str]) -> WordLayout:
-    """Recognise how a file with a word a line is laid out, from its first lines."""
+    """Recognize how a file with a word a line is laid out, from its first lines."""
     written = [line for line in lines if line.strip() and not _is_mark(line)]
     has_tabs = sum("\t" in line for line in written) * 2 > len(written)
     draft = WordLayout((), "", None, has_tabs)

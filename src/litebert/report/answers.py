@@ -22,7 +22,7 @@ LONGEST_TEXT = 280
 NUM_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 5
 
 Answers: TypeAlias = Mapping[str, Sequence[AnswerRow]]
-"""The labelled answers of a run by held-out set."""
+"""The labeled answers of a run by held-out set."""
 
 
 def answer_sections(run: Run, answers: Answers) -> list[Section]:

@@ -162,13 +162,13 @@ def _resources(run: Run) -> Mapping[str, str]:
     seconds = sum(row.get("tokens", 0) / row["tokens_per_second"] for row in timed)
     median = statistics.median(speeds) if speeds else 0.0
     shares = [row["mfu"] for row in logged if "mfu" in row]
-    utilisation = statistics.median(shares) if shares else 0.0
+    utilization = statistics.median(shares) if shares else 0.0
     num_notes = sum(row.kind == "note" for row in run.rows)
     return {
         "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
         "Time, without evaluations": format_duration(seconds) if seconds else "",
         "Median speed": f"{median:,.0f} tokens/s" if speeds else "",
-        "Model FLOP utilisation": f"{utilisation:.1%} of the peak" if shares else "",
+        "Model FLOP utilization": f"{utilization:.1%} of the peak" if shares else "",
         "Notes": f"{num_notes:,}, listed below" if num_notes else "",
     }
 

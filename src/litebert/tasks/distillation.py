@@ -50,7 +50,7 @@ class Teacher:
     """A frozen encoder with its own tokenizer, which reads the text behind the ids of a
     student.
 
-    The text has the normalisation of the student's vocabulary (lower case), so the
+    The text has the normalization of the student's vocabulary (lower case), so the
     teacher should be uncased.
     """
 
@@ -310,10 +310,10 @@ def _narrow(
         return weights
     z = torch.linspace(-4, 4, 81)
     chance = torch.softmax(-z.square() / 2, 0)  # the normal density, summing to 1
-    centre = rows @ norm.bias.float() + weights["intermediate.bias"]  # (neurons,)
+    center = rows @ norm.bias.float() + weights["intermediate.bias"]  # (neurons,)
     width = (rows * norm.weight.float()).norm(dim=1)
     # (neurons, points)
-    active = source.activation(centre[:, None] + width[:, None] * z)
+    active = source.activation(center[:, None] + width[:, None] * z)
     mean = active @ chance
     spread = ((active - mean[:, None]).square() @ chance).sqrt()
     order = (spread * columns.norm(dim=0)).argsort(descending=True)
@@ -442,9 +442,9 @@ class Distillation(Task[Lesson]):
             tokens = self.network.tokens_read(context)
             last = [states[-1][places] for places in tokens]
             logits = self.network.read(context, last)
-            learnt = self.pretraining.loss(work.pairs, logits)
-            total = total + self.distil.pretraining * learnt.total
-            return Loss(total, torch.cat([learnt.sums, sums, sums.new_zeros(2)]))
+            learned = self.pretraining.loss(work.pairs, logits)
+            total = total + self.distil.pretraining * learned.total
+            return Loss(total, torch.cat([learned.sums, sums, sums.new_zeros(2)]))
         assert work.vectors is not None
         vectors = pool_rows(
             states[-1].float(), work.batch, self.teacher.vectors.pooling

@@ -175,8 +175,13 @@ def micro_batches(
     """
     num_sequences = len(batch.offsets) - 1
     labels = batch.sentence_labels
+<<<<<<< HEAD
     num_labelled = count_labels(labels)
     masked, labelled = (
+=======
+    num_labelled = 0 if labels is None else int(np.count_nonzero(labels != NO_LABEL))
+    masked, labeled = (
+>>>>>>> ecd2706a (American spelling in pages, messages and comments)
         int(total) for total in world.totals(len(batch.masked_ids), num_labelled)
     )
     size = size or num_sequences
@@ -201,7 +206,7 @@ def micro_batches(
             masked_ids=on_device(batch.masked_ids[inside]),
             sentence_labels=None if labels is None else on_device(labels[first:last]),
             step_masked=masked,
-            step_labelled=labelled,
+            step_labelled=labeled,
         )
 
 

@@ -2,7 +2,7 @@
 before the vocabulary sees it.
 
 Their rules are those of the library `tokenizers`, which transformers uses: tokens that
-are not `normalized` are found in the text itself, then the others in the normalised
+are not `normalized` are found in the text itself, then the others in the normalized
 rest; of several that begin at one place, the longest is taken.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 # A part of a text, [start, end), and the id of the added token that it is; None if the
 # vocabulary encodes it.
 Part: TypeAlias = tuple[int, int, int | None]
-# normalises a text; returns it with the span of each character in the original
+# normalizes a text; returns it with the span of each character in the original
 Align: TypeAlias = Callable[[str], tuple[str, NDArray[np.int32]]]
 
 _WORD = re.compile(r"\w")
@@ -30,7 +30,7 @@ class AddedToken(NamedTuple):
     single_word: bool = False  # not inside a word
     lstrip: bool = False  # takes the spaces before it
     rstrip: bool = False  # takes the spaces after it
-    normalized: bool = True  # found in normalised text
+    normalized: bool = True  # found in normalized text
     special: bool = False  # left out when ids are decoded
 
 
@@ -76,7 +76,7 @@ class Splitter:
         return _cut(text, spans)
 
     def _split_folded(self, text: str, start: int, end: int) -> Iterator[Part]:
-        """Split one part at the tokens that its normalised form contains."""
+        """Split one part at the tokens that its normalized form contains."""
         part = text[start:end]
         # aligning takes far longer than this look
         if self._find_folded is None or not self._find_folded.search(

@@ -88,7 +88,7 @@ class Normalizer:
         return text.lower() if self.lowercase else text
 
     def align(self, text: str) -> tuple[str, Spans]:
-        """Return the normalised text, and the span of each character in the original,
+        """Return the normalized text, and the span of each character in the original,
         including dropped marks.
         """
         starts = array("i")
@@ -186,7 +186,7 @@ class ModelFile(NamedTuple):
     """A checked model file."""
 
     pieces: tuple[Piece, ...]
-    charsmap: bytes  # the character map of its normaliser
+    charsmap: bytes  # the character map of its normalizer
     checked: bytes  # the part of it that native code may load
 
 
@@ -550,7 +550,7 @@ class UnigramModel(_Vocabulary):
     def _trace_plain(self, text: str) -> Trace:
         normalized, spans = self.normalizer.align(text)
         pieces: list[str] = []
-        # of each piece, in sentencepiece's own form of the normalised text
+        # of each piece, in sentencepiece's own form of the normalized text
         begins = array("i")
         stops = array("i")
         end = 0
@@ -565,7 +565,7 @@ class UnigramModel(_Vocabulary):
                 stops.append(stop)
                 begin = stop
 
-        # Back to the normalised text, and from there to the original; empty spans stay
+        # Back to the normalized text, and from there to the original; empty spans stay
         # empty.
         _, places = self._processor.normalize(normalized, with_offsets=True)
         # (characters + 1,)

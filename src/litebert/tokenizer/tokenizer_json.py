@@ -118,7 +118,7 @@ def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
     best = max(
         (piece.score for piece in pieces if piece.kind == models.NORMAL), default=0.0
     )
-    # The steps of our preprocessing, then those of sentencepiece's own normaliser.
+    # The steps of our preprocessing, then those of sentencepiece's own normalizer.
     steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
     if not model.normalizer.keep_accents:
         steps += [{"type": "NFKD"}, _replace(f"[{_class(unicodedata.combining)}]+", "")]

@@ -373,8 +373,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     require_features(features, dataset.name, data)
     held_out = dict[str, LabelledSet]()
     for split in dataset.dev_splits:
-        labelled = dataset.read(data, split)
-        held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
+        labeled = dataset.read(data, split)
+        held_out[split] = LabelledSet(labeled, encode(labeled, training=False))
 
     described: dict[str, JsonValue] = {
         "tokenizer": tokenizer.hash,

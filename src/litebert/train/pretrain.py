@@ -88,6 +88,11 @@ STUDENT_GROUPS = 3
 FIT_TEXTS = 256
 # the directions in which a student learns known vectors, (teacher's width, hidden)
 AXES = "axes.npy"
+<<<<<<< HEAD
+=======
+# shards of a large corpus in which pieces are counted, to initialize the output bias
+SHARDS_COUNTED = 8
+>>>>>>> ecd2706a (American spelling in pages, messages and comments)
 
 
 def pretrain(
@@ -134,7 +139,7 @@ def pretrain(
             threads(settings.threads),
             device.computing(dtype, is_deterministic=settings.deterministic),
         ):
-            # a student is initialised from its teacher on the CPU, before either moves
+            # a student is initialized from its teacher on the CPU, before either moves
             teacher = open_teacher(config, sources, folder, dtype=dtype, world=world)
             network = new_network(config, sources, teacher, dtype)
             network.to(device.place).train()
@@ -169,7 +174,7 @@ def pretrain(
                     " objective.sentence=none, or objective.heads.sentence_order=0"
                 )
                 log.say(
-                    f"sentence order is not learnt: {why}",
+                    f"sentence order is not learned: {why}",
                     is_warning=config.objective.sentence != "none"
                     and "sentence_order" in network.heads,
                 )

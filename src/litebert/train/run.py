@@ -361,7 +361,7 @@ class RunLog:
         )
 
     def _utilisation(self, tokens_per_second: float) -> float | None:
-        """Return the model FLOP utilisation: the share of the peak in half precision,
+        """Return the model FLOP utilization: the share of the peak in half precision,
         over all processes; None where either is unknown.
         """
         peak = self.device.peak_flops

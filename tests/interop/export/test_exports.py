@@ -20,7 +20,7 @@ from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, write_folder
 from litebert.interop import ExportReport
 from litebert.interop.export import program
-from litebert.interop.export.onnx import export_onnx, quantise, runner, to_graph
+from litebert.interop.export.onnx import export_onnx, quantize, runner, to_graph
 from litebert.interop.export.program import (
     SourceModel,
     export_program,
@@ -340,7 +340,7 @@ PRODUCTS = {
 def test_products_with_weights_are_in_integers_and_accurate(
     exported: Exports, tokenizer: Tokenizer, kind: str
 ) -> None:
-    small = quantise(onnx.load(exported(kind, "model.onnx").output))
+    small = quantize(onnx.load(exported(kind, "model.onnx").output))
     assert [node.op_type for node in small.graph.node].count(
         "MatMulInteger"
     ) == PRODUCTS[kind]

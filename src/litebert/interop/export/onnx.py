@@ -72,7 +72,7 @@ def _convert(
     data = graph.SerializeToString()
     parity = program.require_near(runner(data), source, output)
     if int8:
-        small = quantise(graph, table_bits=bits)
+        small = quantize(graph, table_bits=bits)
         floats = {
             tensor.name
             for tensor in small.graph.initializer
@@ -160,12 +160,12 @@ def to_graph(network: program.PaddedNetwork) -> onnx.ModelProto:
     return model
 
 
-# --- int8: weights with one scale per column; activations are quantised dynamically
+# --- int8: weights with one scale per column; activations are quantized dynamically
 
 _LAST_AXIS = "int8.last_axis"
 
 
-def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
+def quantize(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     """Return the graph with every weight product and every table lookup in int8, each
     weight stored once.
 
@@ -176,7 +176,7 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     A product becomes DynamicQuantizeLinear, MatMulInteger and a rescaling, which
     onnxruntime fuses into one operator. Weights are symmetric, activations asymmetric.
     All activations of a product share one scale, so the outputs of a row depend
-    slightly on its neighbours in the batch.
+    slightly on its neighbors in the batch.
     """
     graph = model.graph
     floats = {
@@ -197,7 +197,7 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
         elif node.op_type == "Gather" and node.input[0] in floats:
             axes[node.input[0]] = 1
 
-    # by output, so that an input is quantised once
+    # by output, so that an input is quantized once
     nodes: dict[str, onnx.NodeProto] = {}
 
     def add(kind: str, inputs: list[str], *outputs: str, **settings: Any) -> None:
@@ -280,7 +280,7 @@ _NOTICE = f"""\
 A page in which a litebert model answers, without a server behind it.
 Try it: python -m http.server, then open http://127.0.0.1:8000/
 
-onnxruntime.js and runtime.bin (compressed) are onnxruntime-web {VERSION} (Microsoft, MIT licence).
+onnxruntime.js and runtime.bin (compressed) are onnxruntime-web {VERSION} (Microsoft, MIT license).
 """
 
 

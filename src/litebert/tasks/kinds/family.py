@@ -227,7 +227,7 @@ class Scoring(Family[Example, Answer]):
 
     @abstractmethod
     def target(self, example: Example, /) -> NDArray[np.generic]:
-        """Return the target of a labelled example, as a flat array."""
+        """Return the target of a labeled example, as a flat array."""
 
     def weight(self, _: Example, /) -> float:
         """Return how much an example counts in the loss of its step."""
@@ -407,7 +407,7 @@ def collate(features: Sequence[Feature]) -> Batch:
 
 
 def targets_of(features: Sequence[Feature]) -> Tensor:
-    """Lay the targets of labelled features end to end."""
+    """Lay the targets of labeled features end to end."""
     parts = [feature.target for feature in features if feature.target is not None]
     assert len(parts) == len(features), "features for training have targets"
     return torch.from_numpy(np.concatenate(parts))

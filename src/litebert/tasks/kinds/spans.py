@@ -952,7 +952,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         return SpanExample(id, question, context, answers)
 
     def lacks_label(self, _: Row) -> bool:
-        """Return False: a question without an answer is labelled as unanswerable."""
+        """Return False: a question without an answer is labeled as unanswerable."""
         return False
 
     def group(self, example: SpanExample) -> tuple[str, str]:

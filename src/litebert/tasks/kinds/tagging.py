@@ -224,10 +224,10 @@ def encode_words(
 ) -> list[list[list[int]]]:
     """Return the ids of each word of each sentence, encoded with spaces between words.
 
-    Words are not encoded one by one: because of rules that depend on neighbours
+    Words are not encoded one by one: because of rules that depend on neighbors
     (numbers with commas, combining accents), the ids would differ from those of the
     same sentence as plain text. A piece belongs to the word in which its characters
-    begin. A word that is normalised to nothing, such as a lone control character, gets
+    begin. A word that is normalized to nothing, such as a lone control character, gets
     the unknown piece, because it needs a tag, too.
     """
     by_word = []

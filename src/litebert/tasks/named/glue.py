@@ -35,7 +35,7 @@ class GlueTask:
 
     `labels` are in the order of the official code; without any, the answer is a score.
     `written` are the labels as spelt in the files, if that differs; fields that begin
-    with `hub` hold what differs on the Hub. `header` names the columns of labelled
+    with `hub` hold what differs on the Hub. `header` names the columns of labeled
     files without a header line. The tasks themselves are in glue.toml.
     """
 

@@ -47,7 +47,7 @@ def roles() -> tuple[Role, ...]:
 
 
 def normalize_name(name: str) -> str:
-    """Return a column's name normalised for comparison: letters and digits, in lower
+    """Return a column's name normalized for comparison: letters and digits, in lower
     case.
     """
     return "".join(filter(str.isalnum, name)).lower()

@@ -129,7 +129,7 @@ class ColumnGuess:
 
     def _advice(self, role: Role, candidates: Sequence[str]) -> str:
         """Return the flag with the likeliest column: of labels the one with the fewest
-        values, and the last of several, where tables have what is to be learnt.
+        values, and the last of several, where tables have what is to be learned.
         """
         if role == "text" and len(candidates) == 2:
             return pair_flags(candidates)

@@ -209,12 +209,12 @@ def in_order(
 def require_labels(
     labels: Sequence[str], place: str, column: str, *, fewest: int = 2
 ) -> None:
-    """Check that there are enough labels, so that something can be learnt."""
+    """Check that there are enough labels, so that something can be learned."""
     if len(labels) < fewest:
         received = f"{labels[0]} in every row" if labels else "no label in any row"
         raise LitebertError(
             "LB-856",
-            f"{place}: column {column} leaves nothing to be learnt",
+            f"{place}: column {column} has only one label",
             received=received,
             next="--column label=NAME with another column",
         )

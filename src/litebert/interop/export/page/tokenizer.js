@@ -150,7 +150,7 @@ export class Tokenizer {
     return found.reverse();
   }
 
-  // SentencePiece's own normaliser: character map, one ▁ before the text and between words.
+  // SentencePiece's own normalizer: character map, one ▁ before the text and between words.
   normalize(text) {
     let found = SPACE, isAfterSpace = true;
     for (let part of this.mapped(text)) {
