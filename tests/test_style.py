@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import litebert
+from litebert.errors import in_python
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -148,6 +150,45 @@ def test_the_page_of_errors_has_a_row_for_each_code_of_the_code() -> None:
         raised |= set(re.findall(r"LB-\d{3}", path.read_text("utf-8")))
     assert len(codes) == len(set(codes))
     assert set(codes) == raised - {"LB-000"}  # of examples
+
+
+def test_advice_is_a_call_in_python_with_parameters_that_exist() -> None:
+    calls = set[str]()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            text = _literal(node)
+            advice = in_python(text)
+            if text.startswith("litebert ") and advice.startswith(
+                ("litebert.", "help(litebert.")
+            ):
+                calls.add(advice)
+            assert advice.startswith("litebert ") or " --name" not in advice
+    assert len(calls) > 5
+    for advice in calls:
+        call = ast.parse(advice, mode="eval").body
+        assert isinstance(call, ast.Call), advice
+        name = ast.unparse(call.func)
+        if name == "help":
+            name = ast.unparse(call.args[0])
+        verb = name.rpartition(".")[2]
+        is_method = ".load(" in name
+        function = getattr(litebert.Model if is_method else litebert, verb)
+        known = inspect.signature(function).parameters
+        assert {keyword.arg for keyword in call.keywords} <= set(known), advice
+
+
+def _literal(node: ast.AST) -> str:
+    """Return a string, with NAME for each value that is filled in; empty for other
+    nodes.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if not isinstance(node, ast.JoinedStr):
+        return ""
+    parts = [
+        "NAME" if not isinstance(x, ast.Constant) else x.value for x in node.values
+    ]
+    return "".join(parts)
 
 
 def test_the_citation_names_the_version_that_is_built() -> None:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shlex import quote
+from shlex import quote, split
 from typing import ClassVar
 
 _LONGEST_RECEIVED = 300  # characters of a received value that a message shows
@@ -23,7 +23,8 @@ class LitebertError(Exception):
     to run next.
 
     `code` names the mistake (`LB-…`, listed in docs/errors.md); `exit_code` is that of the
-    command (see the subclasses).
+    command (see the subclasses). Errors are written for the shell; as a string, which is
+    what Python shows, their options are parameters.
 
     >>> print(LitebertError("LB-000", "no such size", received="-1", expected="1 or more",
     ...                     next="litebert sizes"))
@@ -62,13 +63,24 @@ class LitebertError(Exception):
             )
 
     def __str__(self) -> str:
-        more = {"received": self.received, "expected": self.expected, "next": self.next}
+        return self._lines(
+            in_python(self.what),
+            in_python(self.expected or ""),
+            in_python(self.next),
+        )
+
+    def for_shell(self) -> str:
+        """Return the lines as the shell shows them."""
+        return self._lines(self.what, self.expected, self.next)
+
+    def _lines(self, what: str, expected: str | None, advice: str) -> str:
+        more = {"received": self.received, "expected": expected, "next": advice}
         lines = [
             f"  {name + ':':<9} {_escape_breaks(value)}"
             for name, value in more.items()
             if value
         ]
-        return "\n".join([f"{self.code}: {_escape_breaks(self.what)}", *lines])
+        return "\n".join([f"{self.code}: {_escape_breaks(what)}", *lines])
 
 
 class RequestError(LitebertError):
@@ -137,6 +149,98 @@ def _escape_breaks(text: str) -> str:
     Python's strings do.
     """
     return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+# ---- the shell's words in Python -----------------------------------------------------
+
+_FUNCTIONS = ("distil", "evaluate", "finetune", "glue", "predict", "pretrain")
+_METHODS = (
+    *("answer", "choose", "classify", "embed", "fill"),
+    *("order", "score", "similar", "tag"),
+)
+_PARAMETERS = {"from": "start", "column": "columns", "pair": "pairs"}
+_WORDS = "mrpc|dev|test|classification|multi-label|blank-line"
+_OPTION = re.compile(
+    r"(?<![\w-])--(?!help\b|plugin\b|test\b)(?P<flag>[a-z][a-z0-9-]*)"
+    # a name in capitals or a path, as ROLE=NAME, too; a number; a value of an option
+    r"(?:[ =](?P<value>(?:[a-z]+=)?[A-Z][A-Z0-9_./=]*(?:,[A-Z…]+)*|[\w.-]*/[\w./-]+|\d[\d.]*\d"
+    rf"|(?:{_WORDS})\b))?"
+)
+_SHELL = ("litebert", "torchrun")
+
+
+def in_python(text: str) -> str:
+    """Return an advice for Python: a command of the shell becomes a call, an option its
+    parameter.
+
+    >>> in_python("litebert finetune mrpc --data FOLDER train.steps=9")
+    "litebert.finetune('mrpc', data='FOLDER', settings={'train.steps': '9'})"
+    >>> in_python('litebert fill "A [MASK]." --model runs/mine')
+    "litebert.load('runs/mine').fill('A [MASK].')"
+    >>> in_python("omit --on, or choose another --name; --column label=NAME")
+    "omit on=, or choose another name=; columns=['label=NAME']"
+    """
+    if text.startswith(_SHELL):
+        return _as_call(text) or text
+    return _OPTION.sub(_parameter, text) if "--" in text else text
+
+
+def _parameter(option: re.Match[str]) -> str:
+    flag = option["flag"]
+    value = option["value"]
+    name = _PARAMETERS.get(flag, flag.replace("-", "_"))
+    if value is None:
+        return f"{name}="
+    return f"{name}={_value(name, value)}"
+
+
+def _value(name: str, value: str) -> str:
+    """Return the value of an option as Python's source."""
+    if name == "columns":
+        return repr([value])
+    return value if re.fullmatch(r"[\d.]+", value) else repr(value)
+
+
+def _as_call(command: str) -> str | None:
+    """Return a command of the shell as a call in Python; None if Python has none, or if
+    more than a command is there.
+    """
+    try:
+        program, verb, *words = split(command)
+    except ValueError:  # prose with an apostrophe, or a single word
+        return None
+    if verb in _FUNCTIONS and words == ["--help"]:
+        return f"help(litebert.{verb})"
+    if program != "litebert" or verb not in (*_FUNCTIONS, *_METHODS):
+        return None
+    if not {";", "or", "--help"}.isdisjoint(words):
+        return None
+    given = list[str]()
+    named = dict[str, str]()
+    settings = dict[str, str]()
+    rest = iter(words)
+    for word in rest:
+        key, equals, value = word.partition("=")
+        if word.startswith("--"):
+            flag = word[2:]
+            named[_PARAMETERS.get(flag, flag.replace("-", "_"))] = next(rest, "")
+        elif equals and re.fullmatch(r"[a-z]+\.[a-z_]+", key):
+            settings[key] = value
+        else:
+            given.append(repr(word))
+    place = f"litebert.{verb}"
+    if verb in _METHODS:
+        if "output" in named:  # of files, which only the shell reads
+            return None
+        model = named.pop("model", None)
+        place = f"litebert.load({'' if model is None else repr(model)}).{verb}"
+    if verb == "choose":
+        given = [given[0], f"[{', '.join(given[1:])}]"]
+    for name, value in named.items():
+        given.append(f"{name}={_value(name, value)}")
+    if settings:
+        given.append(f"settings={settings!r}")
+    return f"{place}({', '.join(given)})"
 
 
 # ---- system failures: files, disk, memory --------------------------------------------

@@ -173,7 +173,7 @@ def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(
     compared = litebert("runs", "compare", tmp_path / "one", tmp_path / "two").stdout
     for words in (
         "lowest, 4.757, at step 0",
-        "commonest gets 5.0%",
+        "most common one gets 5.0%",
         "62.0% right, no better than chance on 37 pairs",
     ):
         assert words in listed[0]["doubts"] and words in compared

@@ -90,11 +90,11 @@ OUTPUTS: dict[str, tuple[str, str, str]] = {
         f"no commonest label of {name}": (
             f"evaluate RUNS/{name} --data {name.upper()}",
             said,
-            "commonest label",
+            "most common label",
         )
         for name, said in {
             "stars": "mean score",
-            "tags": "commonest tag",
+            "tags": "most common tag",
             "spans": "no answer",
         }.items()
     },

@@ -374,7 +374,7 @@ def test_an_error_of_a_worker_stops_the_others_and_a_death_is_reported(
         "this",
     )
     with pytest.raises(
-        ResourceError, match=r"a worker process died(?s:.*)fewer --workers"
+        ResourceError, match=r"a worker process died(?s:.*)fewer workers="
     ):
         run_local([partial(signal.raise_signal, signal.SIGKILL)] * 2, workers=2)
     monkeypatch.setitem(sys.modules, "ray", None)

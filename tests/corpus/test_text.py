@@ -301,7 +301,7 @@ def test_the_first_near_duplicate_is_kept_whole(
     )
     # a .txt is no JSON
     with pytest.raises(
-        LitebertError, match=r"LB-300: --output(?s:.*)\.jsonl(?s:.*)filter --help"
+        LitebertError, match=r"LB-300: output=(?s:.*)\.jsonl(?s:.*)filter --help"
     ):
         corpus_filter(str(wrapped), output=tmp_path / "clean.txt")
     # 46 of 66 5-grams

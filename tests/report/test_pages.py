@@ -114,7 +114,7 @@ def finetuned(
     accuracies: tuple[float, float] = (0.75, 0.7),
     splits: tuple[str, ...] = ("dev",),
     doubts: tuple[str, ...] = (
-        "accuracy 0.7000 is no better than always giving the commonest label",
+        "accuracy 0.7000 is no better than always giving the most common label",
     ),
     labels: tuple[str, ...] = ("not_equivalent", "equivalent"),
     rows: Iterable[dict[str, Json]] = (),
@@ -269,7 +269,7 @@ PLAIN = [
     "Tokens seen 160,000",
     "Measure At step 0 At step 40 Without learning",
     "Masked-LM loss 10.0000 5.0000 10.3090, uniform guess",
-    "Masked-LM accuracy 0.0% 30.0% 5.4%, commonest token",
+    "Masked-LM accuracy 0.0% 30.0% 5.4%, most common token",
     "Sentence order accuracy 50.0% 80.0% 50.0%, chance",
     'litebert fill "The cat sat on the [MASK]." --model {folder}/model',
     '"He opened the door." "Nobody was there." --model {folder}/model',
@@ -281,7 +281,7 @@ PLAIN = [
 ]
 NO_GAIN = [
     (
-        "The model predicts 5.4% of the masked tokens; always giving the commonest gets"
+        "The model predicts 5.4% of the masked tokens; always giving the most common one gets"
         " 5.4%: it has learned next to nothing."
     ),
     "no better than chance on 1,024 pairs.",
@@ -393,7 +393,7 @@ FINETUNED_PLAIN = [
     "Task mrpc Started from models/mine Network 12 layers of 768",
     "New, not pretrained head.dense Trained on 3,668 examples",
     "Evaluated on dev: 4 examples",
-    "Accuracy 0.7000 is no better than always giving the commonest label.",
+    "Accuracy 0.7000 is no better than always giving the most common label.",
     "started from models/mine, which is not one of the published models",
     "not comparable with yours",
     "xxlarge-v1 accuracy 90.9 70.0 75.0 Table 9, row ALBERT (1.5M)",
@@ -449,7 +449,7 @@ MANY_LABELS = {
     "labels": tuple(f"label-{number}" for number in range(40)),
 }
 COMMONEST = [
-    "dev: the 2 commonest of 2 confusions Expected Answered Times label-3 label-9 2"
+    "dev: the 2 most common of 2 confusions Expected Answered Times label-3 label-9 2"
     " label-1 label-2 1"
 ]
 BLANK = row(text=" ", answer="", confidence=None, score=0.0)

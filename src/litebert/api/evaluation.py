@@ -73,7 +73,7 @@ class Evaluation:
     measures: dict[str, dict[str, float]]
     baseline: dict[str, dict[str, float]] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
-    constant: str = "the commonest label"
+    constant: str = "the most common label"
 
     def as_json(self) -> dict[str, dict[str, float]]:
         return self.measures

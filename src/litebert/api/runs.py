@@ -225,7 +225,7 @@ def _result_lines(
     columns = {"last step": _medians(last), "best step": _medians(best)}
     if first is not None:
         columns["at start"] = first.values
-    columns["commonest"] = results[0].baseline
+    columns["baseline"] = results[0].baseline
     heading = f"{'':<24}" + "".join(f"{name:>12}" for name in columns)
     if seeds:
         numbers = [str(run.seed) for run in seeds if run.has_model]

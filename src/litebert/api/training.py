@@ -525,7 +525,7 @@ def finetune(
             optim.head_rate_scale != 1
         )
         without = (
-            f"{key} {prepared.baseline[key]:.4f} without any learning"
+            f"{key} {prepared.baseline[key]:.4f} (always {task.family.baseline})"
             if key in prepared.baseline
             else "unknown"
         )
@@ -545,7 +545,7 @@ def finetune(
             },
             "steps": _describe_steps(train),
             "rate": f"{rate}{of_head}",
-            "commonest": without,
+            "baseline": without,
             "tokens": f"{prepared.mean_tokens * train.batch_size:,.0f} a step",
         }
         return prepared, _plan_of(lines, needs, train, folder, task.notes)

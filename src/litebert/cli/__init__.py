@@ -273,7 +273,7 @@ def run(words: Sequence[str]) -> int:
         if found is None or is_debugged:
             raise
         _discard_stdout()
-        say(str(found))
+        say(found.for_shell())
         return found.exit_code
     return code
 

@@ -91,7 +91,7 @@ def _commonest_confusions(split: str, counts: Counter[tuple[str, str]]) -> Table
         if expected != answer:
             rows.append((expected, answer, count))
     shown = rows[:MOST_PAIRS]
-    title = f"{split}: the {len(shown)} commonest of {len(rows):,} confusions"
+    title = f"{split}: the {len(shown)} most common of {len(rows):,} confusions"
     return Table(("Expected", "Answered", "Times"), shown, title)
 
 

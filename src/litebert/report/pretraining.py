@@ -82,7 +82,7 @@ def _unlearned(run: Run, measure: "Measure") -> Rule | None:
     if isinstance(measure.chance, float):
         return Rule("chance", measure.chance)
     level = _last_values(run).get(measure.chance or "", math.nan)
-    return Rule("commonest token", level) if math.isfinite(level) else None
+    return Rule("most common token", level) if math.isfinite(level) else None
 
 
 def _chart(run: Run, measure: "Measure") -> list[Figure]:

@@ -157,7 +157,7 @@ def _doubt_of_words(last: LogRow) -> str | None:
         return None
     return (
         f"the model predicts {format_share(accuracy)} of the masked tokens; always"
-        f" giving the commonest gets {format_share(baseline)}: it has learned next to"
+        f" giving the most common one gets {format_share(baseline)}: it has learned next to"
         " nothing"
     )
 

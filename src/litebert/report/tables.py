@@ -82,16 +82,17 @@ class Table:
         return "\n".join(text)
 
     def _widths(self, rows: Sequence[Sequence[str]], terminal: int) -> list[int]:
-        """Return the width of each column; columns of words give way, the widest first,
-        until a line fits the terminal.
+        """Return the width of each column. If a line would not fit the terminal,
+        columns of words give way, the widest first, unless that is not enough.
         """
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        gaps = 2 * (len(widths) - 1)
-        wordy = [n for n in range(len(widths)) if not self._is_number(n)]
+        natural = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        gaps = 2 * (len(natural) - 1)
+        wordy = [n for n in range(len(natural)) if not self._is_number(n)]
+        widths = natural.copy()
         while sum(widths) + gaps > terminal:
             widest = max(wordy, key=widths.__getitem__, default=0)
             if not wordy or widths[widest] <= NARROWEST:
-                break
+                return natural
             widths[widest] -= 1
         return widths
 

@@ -353,7 +353,7 @@ def doubts(
     measures: Mapping[str, float],
     constant: Mapping[str, float],
     rows: Mapping[str, Sequence[AnswerRow]],
-    baseline: str = "the commonest label",
+    baseline: str = "the most common label",
 ) -> tuple[str, ...]:
     """Return reasons not to trust a result: it does not clearly beat the baseline, or
     never varies.
@@ -433,7 +433,7 @@ def doubts_of_training(
 # Default learning rate and length, by the size of the network and the data
 #
 # The recipes use the values of the paper, for networks of its sizes and amount of
-# pretraining. With those, smaller networks never do better than the commonest label.
+# pretraining. With those, smaller networks never do better than the most common label.
 # The values here were chosen from runs on small data: benchmarks/tasks/RESULTS.md, "500
 # rows".
 
@@ -452,7 +452,7 @@ MEAN_DEFAULTS = 384, 2e-4, 75
 # worse, at 1e-4 better.
 VECTOR_DEFAULTS = 384, 1e-4, 94
 # The encoder is pretrained and that head is not: with ten times the rate for the head,
-# MRPC reaches 67.8 instead of 66.4, where always answering the commonest label gets
+# MRPC reaches 67.8 instead of 66.4, where always answering the most common label gets
 # 65.6.
 MEAN_HEAD_SCALE = 10.0
 # A head that starts from a regression has nothing to catch up with.

@@ -63,7 +63,7 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
     verb: ClassVar[str] = "choose"
     refusal: ClassVar[str] = ""
     has_several_sequences: ClassVar[bool] = True
-    baseline: ClassVar[str] = "the commonest place"
+    baseline: ClassVar[str] = "the most common place"
 
     def texts(self, example: ChoiceExample, /) -> tuple[str, ...]:
         return (f"{example.context} {example.question}", *example.choices)

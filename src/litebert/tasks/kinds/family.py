@@ -81,7 +81,7 @@ class Family(ABC, Generic[Example, Answer]):
     """
     has_several_sequences: ClassVar[bool] = False
     """Whether the logits of several sequences, such as choices, make one answer."""
-    baseline: ClassVar[str] = "the commonest label"
+    baseline: ClassVar[str] = "the most common label"
     """What `constant` always answers, in words."""
     key_measure: ClassVar[str] = "accuracy"
     """The measure by which evaluations are compared."""

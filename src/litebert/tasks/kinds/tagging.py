@@ -84,7 +84,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     heads: ClassVar[tuple[str, ...]] = ("token-classification",)
     verb: ClassVar[str] = "tag"
     refusal: ClassVar[str] = ""
-    baseline: ClassVar[str] = "the commonest tag"
+    baseline: ClassVar[str] = "the most common tag"
 
     @property
     def key_measure(self) -> str:  # type: ignore[override]
