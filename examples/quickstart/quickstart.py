@@ -75,7 +75,7 @@ def _show_table(run: Run) -> None:
 
 <<<<<<< HEAD
 def _order_verdict(accuracy: float, num_pairs: float) -> str:
-    """Return a plain sentence on whether sentence order was learnt: it comes later than
+    """Return a plain sentence on whether sentence order was learned: it comes later than
 =======
 def _order_verdict(run: Run, accuracy: float) -> str:
     """Return a plain sentence on whether sentence order was learned: it comes later than
@@ -91,7 +91,7 @@ def _order_verdict(run: Run, accuracy: float) -> str:
     return (
         f"sentence order: {errors_above:.0f} standard errors above chance on"
 <<<<<<< HEAD
-        f" {num_pairs:,.0f} pairs; it is learnt later than words and keeps rising in"
+        f" {num_pairs:,.0f} pairs; it is learned later than words and keeps rising in"
 =======
         f" {num_pairs:,} pairs; it is learned later than words and keeps rising in"
 >>>>>>> ecd2706a (American spelling in pages, messages and comments)

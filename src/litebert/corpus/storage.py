@@ -53,7 +53,7 @@ def corpus_push(corpus: Path, url: str) -> str:
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(send, paths))
-    # Readers recognise a corpus by its list of files, so the list comes after
+    # Readers recognize a corpus by its list of files, so the list comes after
     # everything else.
     write_object(f"{address}/{LISTING}", "\n".join(paths).encode())
     size = sum(path.stat().st_size for path in paths.values())

@@ -349,7 +349,7 @@ def shares(
     """Return the share of each corpus: its weight (its size by default) to the power 1
     / T.
 
-    A temperature T above 1 favours small corpora (as in XLM-R, arXiv 1911.02116,
+    A temperature T above 1 favors small corpora (as in XLM-R, arXiv 1911.02116,
     section 3.1).
 
     >>> shares([900, 100]), [round(share, 2) for share in shares([900, 100], temperature=2.0)]

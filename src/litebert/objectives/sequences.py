@@ -468,7 +468,7 @@ class PretrainingBatch:
 
 <<<<<<< HEAD
 def collate(sequences: Iterable[MaskedSequence]) -> PretrainingBatch:
-    """Lay sequences end to end, the longest first: attention is fastest on neighbours of
+    """Lay sequences end to end, the longest first: attention is fastest on neighbors of
 =======
 def collate(samples: Iterable[Sample]) -> PretrainingBatch:
     """Lay samples end to end, the longest first: attention is fastest on neighbors of

@@ -43,7 +43,7 @@ SAMPLED_ROWS = 50_000
 
 def holds_vectors(teacher: str | Path | None) -> bool:
     """Return whether a teacher is a file of vectors, or a folder of such files; a run
-    is a network, even if it has learnt from vectors and keeps its axes.
+    is a network, even if it has learned from vectors and keeps its axes.
     """
     if teacher is None or is_run(Path(teacher)):
         return False

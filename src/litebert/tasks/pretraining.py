@@ -177,7 +177,7 @@ def micro_batches(
     labels = batch.sentence_labels
 <<<<<<< HEAD
     num_labelled = count_labels(labels)
-    masked, labelled = (
+    masked, labeled = (
 =======
     num_labelled = 0 if labels is None else int(np.count_nonzero(labels != NO_LABEL))
     masked, labeled = (
