@@ -73,13 +73,8 @@ def _show_table(run: Run) -> None:
     print(_order_verdict(accuracy, float(str(after["sentence_order_pairs"]))))
 
 
-<<<<<<< HEAD
 def _order_verdict(accuracy: float, num_pairs: float) -> str:
     """Return a plain sentence on whether sentence order was learned: it comes later than
-=======
-def _order_verdict(run: Run, accuracy: float) -> str:
-    """Return a plain sentence on whether sentence order was learned: it comes later than
->>>>>>> ecd2706a (American spelling in pages, messages and comments)
     the words.
     """
     errors_above = (accuracy - 0.5) / math.sqrt(0.25 / num_pairs)
@@ -90,11 +85,7 @@ def _order_verdict(run: Run, accuracy: float) -> str:
         )
     return (
         f"sentence order: {errors_above:.0f} standard errors above chance on"
-<<<<<<< HEAD
         f" {num_pairs:,.0f} pairs; it is learned later than words and keeps rising in"
-=======
-        f" {num_pairs:,} pairs; it is learned later than words and keeps rising in"
->>>>>>> ecd2706a (American spelling in pages, messages and comments)
         " longer runs"
     )
 

@@ -466,13 +466,8 @@ class PretrainingBatch:
     vectors: Vectors | None = None
 
 
-<<<<<<< HEAD
 def collate(sequences: Iterable[MaskedSequence]) -> PretrainingBatch:
     """Lay sequences end to end, the longest first: attention is fastest on neighbors of
-=======
-def collate(samples: Iterable[Sample]) -> PretrainingBatch:
-    """Lay samples end to end, the longest first: attention is fastest on neighbors of
->>>>>>> ecd2706a (American spelling in pages, messages and comments)
     equal length.
     """
     rows = sorted(sequences, key=lambda row: -row.ids.size)

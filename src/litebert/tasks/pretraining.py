@@ -175,13 +175,8 @@ def micro_batches(
     """
     num_sequences = len(batch.offsets) - 1
     labels = batch.sentence_labels
-<<<<<<< HEAD
     num_labelled = count_labels(labels)
     masked, labeled = (
-=======
-    num_labelled = 0 if labels is None else int(np.count_nonzero(labels != NO_LABEL))
-    masked, labeled = (
->>>>>>> ecd2706a (American spelling in pages, messages and comments)
         int(total) for total in world.totals(len(batch.masked_ids), num_labelled)
     )
     size = size or num_sequences

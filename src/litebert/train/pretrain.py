@@ -88,11 +88,6 @@ STUDENT_GROUPS = 3
 FIT_TEXTS = 256
 # the directions in which a student learns known vectors, (teacher's width, hidden)
 AXES = "axes.npy"
-<<<<<<< HEAD
-=======
-# shards of a large corpus in which pieces are counted, to initialize the output bias
-SHARDS_COUNTED = 8
->>>>>>> ecd2706a (American spelling in pages, messages and comments)
 
 
 def pretrain(
