@@ -130,12 +130,31 @@ BEGIN = ("B", "S", "U")
 INSIDE = ("I", "E", "L")
 MARKS = tuple(f"{prefix}-" for prefix in BEGIN + INSIDE)
 LAST = ("E", "L", "S", "U")
+_BARE = BEGIN + INSIDE  # of entities that are all of one kind, such as key phrases
+
+
+def mark_entities(labels: Collection[str]) -> bool:
+    """Return whether tags mark entities: all but O are like B-PER or a bare B, or are
+    names of kinds beside O (IO). Parts of speech mark none, nor do other single letters.
+
+    >>> mark_entities(["O", "B-PER"]), mark_entities(["O", "PER"])
+    (True, True)
+    >>> mark_entities(["NOUN", "VERB"]), mark_entities(["O", "V"])
+    (False, False)
+    """
+    kinds = [label for label in labels if label != "O"]
+    marked = [label for label in kinds if label.startswith(MARKS) or label in _BARE]
+    if marked:
+        return len(marked) == len(kinds)
+    return "O" in labels and any(len(label) > 1 for label in kinds)
 
 
 def tagging_measures(
-    wanted: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+    wanted: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    labels: Collection[str],
 ) -> dict[str, float]:
-    """Compare tags, one list per sentence.
+    """Compare tags, one list per sentence; `labels` are all tags that a model has.
 
     `precision`, `recall` and `f1` count entities whose kind and both ends are right;
     `accuracy` counts tags.
@@ -147,8 +166,8 @@ def tagging_measures(
             num_tags += 1
             num_right += tag == answer
     require_examples(num_tags)
-    expected = _entities_of_all(wanted)
-    answered = _entities_of_all(predicted)
+    expected = _entities_of_all(wanted, labels)
+    answered = _entities_of_all(predicted, labels)
     hits = len(expected & answered)
     return {
         "precision": hits / max(len(answered), 1),
@@ -159,7 +178,7 @@ def tagging_measures(
 
 
 def _entities_of_all(
-    sentences: Sequence[Sequence[str]],
+    sentences: Sequence[Sequence[str]], labels: Collection[str]
 ) -> set[tuple[int, str, int, int]]:
     """Return the entities of all sentences: sentence, kind, first tag and end. Two are
     the same only if all of these are.
@@ -167,7 +186,7 @@ def _entities_of_all(
     return {
         (number, *entity)
         for number, tags in enumerate(sentences)
-        for entity in entities(tags)
+        for entity in named_entities(tags, labels)
     }
 
 
@@ -181,9 +200,11 @@ def named_entities(
     >>> named_entities(["PER", "PER", "O"], ["O", "PER"])
     [('PER', 0, 2)]
     """
-    if any(label[:2] in MARKS for label in labels):
+    kinds = [label for label in labels if label != "O"]
+    are_bare = all(label in _BARE for label in kinds)
+    if are_bare or any(label.startswith(MARKS) for label in kinds):
         return entities(tags)
-    if "O" not in labels:
+    if not mark_entities(labels):
         return []
     return entities([tag if tag == "O" else f"I-{tag}" for tag in tags])
 

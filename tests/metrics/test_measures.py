@@ -5,6 +5,8 @@ Expected values of answers were printed by evaluate-v1.1.py and evaluate-v2.0.py
 of tags worked out by hand.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,8 @@ from litebert.metrics import (
     threshold_measures,
     word_f1,
 )
+
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "B-ORG")
 
 
 def test_labels_and_scores_are_measured_by_the_measures_of_their_field() -> None:
@@ -89,14 +93,14 @@ def test_an_entity_counts_only_whole_in_its_sentence_and_of_the_right_kind() -> 
     wanted = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
     found = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "O"]]
     third = {"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "accuracy": 4 / 6}
-    assert tagging_measures(wanted, found) == pytest.approx(third)
-    assert tagging_measures([["O"]], [["O"]]) == {
+    assert tagging_measures(wanted, found, TAGS) == pytest.approx(third)
+    assert tagging_measures([["O"]], [["O"]], TAGS) == {
         "precision": 0.0,
         "recall": 0.0,
         "f1": 0.0,
         "accuracy": 1.0,
     }
-    assert tagging_measures([["B-PER"], ["O"]], [["O"], ["B-PER"]])["f1"] == 0.0
+    assert tagging_measures([["B-PER"], ["O"]], [["O"], ["B-PER"]], TAGS)["f1"] == 0.0
 
 
 GOLD = {
@@ -194,7 +198,7 @@ def test_empty_inputs_are_refused() -> None:
         (threshold_measures, GOLD, {}, {}),
     ]
     calls += [
-        (tagging_measures, [[]], [[]]),
+        (partial(tagging_measures, labels=TAGS), [[]], [[]]),
         (classification_measures, marks[:, 0], none),
     ]
     calls += [

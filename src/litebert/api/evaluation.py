@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 from annotated_types import Ge
 from typing_extensions import TypedDict
 
+from litebert.api.frames import TablePath, as_file
 from litebert.api.runs import Run
 from litebert.api.settings import (
     Overrides,
     Paths,
     Quiet,
     Runs,
+    checked,
     paths,
     progress,
-    require_types,
 )
 from litebert.api.training import finetune
 from litebert.config import (
@@ -36,6 +37,7 @@ from litebert.hub import locate
 from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.reading.source import find_files
 from litebert.report.tables import Table
+from litebert.tasks.own.columns import ColumnChoices, column_words
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources
 
@@ -54,7 +56,7 @@ TaskName = Annotated[
     str | None, "Name of the task, for a model folder without its run."
 ]
 Columns = Annotated[
-    Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."
+    ColumnChoices, "--column", "ROLE=NAME, columns of your file: text=review, ..."
 ]
 Activations = Annotated[
     Precision | None, "Precision of activations; by default, that of the training."
@@ -102,11 +104,12 @@ _OPTIONS = {
 }
 
 
+@checked
 def evaluate(
     models: Models = (),
     *,
     data: Annotated[
-        str | Path | None,
+        TablePath | None,
         "Folder or file of examples; for a pretrained model, of text.",
     ] = None,
     on: Annotated[
@@ -147,7 +150,6 @@ def evaluate(
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     given = dict(locals())
-    require_types(evaluate, given)
     chosen = paths(models)
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
         received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
@@ -185,34 +187,31 @@ def evaluate(
             f"{kind} needs data to measure on: --data",
             next="litebert evaluate --help",
         )
-    if kind == "a fine-tuned model":
-        how = {
-            "task": task,
-            "columns": columns,
-            "device": device,
-            "precision": precision,
-            "depth": depth,
-        }
-        return _evaluate_finetuned(chosen, data, split, quiet, **how)
-    if kind == "a pretrained model":
-        return _evaluate_pretrained(chosen[0], data, columns, device, precision)
-    assert data is not None
-    if on is not None:
-        from litebert.inference import Model
-        from litebert.inference.measures import MEASURES
+    words = column_words(columns)
+    with as_file(data) as file:
+        if kind == "a fine-tuned model":
+            how = {
+                "task": task,
+                "columns": words,
+                "device": device,
+                "precision": precision,
+                "depth": depth,
+            }
+            return _evaluate_finetuned(chosen, file, split, quiet, **how)
+        if kind == "a pretrained model":
+            return _evaluate_pretrained(chosen[0], file, words, device, precision)
+        assert file is not None
+        if on is not None:
+            from litebert.inference import Model
+            from litebert.inference.measures import MEASURES
 
-        model = Model.load(chosen[0], device=device, precision=precision)
-        return Evaluation({on: MEASURES[on](model, Path(data), limit=limit)})
-    from litebert.tasks.named.questions import score_predictions
+            model = Model.load(chosen[0], device=device, precision=precision)
+            return Evaluation({on: MEASURES[on](model, Path(file), limit=limit)})
+        from litebert.tasks.named.questions import score_predictions
 
-    assert predictions is not None
-    return Evaluation(
-        {
-            "predictions": score_predictions(
-                Path(data), Path(predictions), null_odds=null_odds
-            )
-        }
-    )
+        assert predictions is not None
+        measures = score_predictions(Path(file), Path(predictions), null_odds=null_odds)
+        return Evaluation({"predictions": measures})
 
 
 def _evaluate_finetuned(
@@ -408,10 +407,11 @@ def _answer_splits(
     return found
 
 
+@checked
 def predict(
     models: Models,
     *,
-    data: Annotated[str | Path | None, "Folder or file of examples."] = None,
+    data: Annotated[TablePath | None, "Folder or file of examples."] = None,
     split: Annotated[
         str | None, "Split to answer; by default, the task's test data."
     ] = None,
@@ -428,12 +428,12 @@ def predict(
 
     Several runs are averaged. The answers are written to the output.
 
-    In Python, they are also in `rows`, and `output` may be left out.
+    In Python, they are also in `rows`, `output` may be left out, and `data` may be a
+    DataFrame.
 
     litebert predict runs/mrpc --data glue --output submission
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
-    require_types(predict, locals())
     from litebert.inference.finetuned import data_of
     from litebert.tasks.named import OWN
 
@@ -442,26 +442,29 @@ def predict(
         raise LitebertError("LB-534", "no model was given", next="litebert runs list")
     if output is not None and (not force or Path(output).is_file()):
         require_new(Path(output), force=None if force else False)
-    with progress("examples predicted", is_quiet=quiet) as advance:
+    with (
+        as_file(data) as file,
+        progress("examples predicted", is_quiet=quiet) as advance,
+    ):
         opened = _open_models(
             chosen,
             quiet,
             advance,
             task=task,
-            columns=columns,
+            columns=column_words(columns),
             device=device,
             precision=precision,
         )
         dataset = opened[0].dataset
         # never the training file, unless it is given
-        if data is None and dataset.name == OWN:
+        if file is None and dataset.name == OWN:
             advice = f"litebert predict {chosen[0]} --data FILE --output FOLDER"
             raise LitebertError(
                 "LB-923",
                 "there are no examples to answer: give a file with --data",
                 next=advice,
             )
-        folder = Path(data) if data is not None else data_of(chosen[0])
+        folder = data_of(chosen[0]) if file is None else Path(file)
         found = _answer_splits(
             opened, dataset, folder, [split] if split else dataset.test_splits
         )
@@ -496,6 +499,7 @@ class GlueRuns(Table):
     archive: Path | None = None
 
 
+@checked
 def glue(
     *,
     model: Annotated[
@@ -525,7 +529,6 @@ def glue(
     litebert glue --model models/mine --data glue --submission submission --markdown
     litebert glue --model models/mine --data glue --seeds 1,2,3 --submission out
     """
-    require_types(glue, locals())
     words = [tasks] if isinstance(tasks, str) else tasks
     names = [part.strip() for word in words for part in word.split(",") if part.strip()]
     from litebert.inference.finetuned import Finetuned

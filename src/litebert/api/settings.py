@@ -9,12 +9,21 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from importlib.resources import files
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    get_type_hints,
+)
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from litebert.answers import Shown
@@ -72,6 +81,47 @@ def flags(values: Mapping[str, Any]) -> Settings:
     )
 
 
+# such as a DataFrame, of which only the class is checked
+_ANY_CLASS = ConfigDict(arbitrary_types_allowed=True)
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+def checked(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Return a public function that checks its arguments: their names, and their
+    types.
+    """
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> Result:
+        for name in named:
+            if name not in signature.parameters:
+                raise _no_argument(function, name, list(signature.parameters))
+        require_types(function, signature.bind(*args, **named).arguments)
+        return function(*args, **named)
+
+    return call
+
+
+def _no_argument(
+    function: Callable[..., object], name: str, known: Sequence[str]
+) -> LitebertError:
+    """Return the error for a keyword that a function does not have; it may be the last
+    part of a setting's name.
+    """
+    verb = function.__name__
+    config = FinetuneConfig if verb == "finetune" else PretrainConfig
+    settings = [row.name for row in describe(config)]
+    meant = [setting for setting in settings if setting.endswith(f".{name}")]
+    advice = f"help(litebert.{verb})"
+    if meant and "settings" in known:
+        advice = f'litebert.{verb}(..., settings={{"{meant[0]}": ...}})'
+    return no_such_name(
+        "LB-540", f"{verb} has no argument of this name", name, known, next=advice
+    )
+
+
 def require_types(
     function: Callable[..., object], values: Mapping[str, object]
 ) -> None:
@@ -90,9 +140,8 @@ def require_types(
     for name, hint in get_type_hints(function, localns={"Precision": object}).items():
         if name in values:
             try:
-                TypeAdapter[object](hint).validate_python(
-                    plain(values[name]), strict=True
-                )
+                adapter = TypeAdapter[object](hint, config=_ANY_CLASS)
+                adapter.validate_python(plain(values[name]), strict=True)
             except ValidationError as error:
                 expected: str = re.sub(
                     r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint)

@@ -2,7 +2,11 @@
 fine-tuning.
 """
 
+import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from os import fspath
@@ -15,16 +19,17 @@ from litebert import cpu
 from litebert import runs as on_disk
 from litebert.answers import Shown
 from litebert.api import corpus as corpora
+from litebert.api.frames import Frame, TablePath, as_file, write_frame
 from litebert.api.runs import Planned, Run, conclude
 from litebert.api.settings import (
     Overrides,
     Quiet,
     Runs,
+    checked,
     flags,
     overrides,
     paths,
     recipe_settings,
-    require_types,
 )
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.corpus.build import require_share
@@ -38,6 +43,8 @@ from litebert.reading.source import find_texts, is_url
 from litebert.runs import claim, is_run, require_distinct, require_run_folder
 from litebert.settings import DEFAULT, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files
+from litebert.tasks.own.columns import ColumnChoices, column_words
+from litebert.tasks.own.table import OWN
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import Normalizer
 
@@ -61,8 +68,13 @@ VocabSize = Annotated[
 ]
 HeldOut = Annotated[float, "Share kept for evaluation."]
 DryRun = Annotated[bool, "Print the plan and stop."]
+LabelNames = Annotated[
+    Sequence[str],
+    "Names of your labels in order, O,B-PER,I-PER; also of labels 0, 1, 2 in the file.",
+]
 
 
+@checked
 def pretrain(
     texts: corpora.Texts = (),
     *,
@@ -105,7 +117,6 @@ def pretrain(
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     """
-    require_types(pretrain, locals())
     from litebert.corpus.storage import local_corpus
     from litebert.device import choose_device
     from litebert.distributed import join_world
@@ -255,6 +266,7 @@ def pretrain(
         return run
 
 
+@checked
 def distil(
     teacher: Annotated[
         str | Path,
@@ -296,7 +308,6 @@ def distil(
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
     """
     given = dict(locals())
-    require_types(distil, given)
     del given["teacher"]
     return pretrain(
         **{
@@ -396,22 +407,24 @@ def _memory_of(needs: "Estimate", train: TrainConfig) -> str:
     )
 
 
+@checked
 def finetune(
-    task: Annotated[str | Path, "A named task, or your own file of examples."],
+    task: Annotated[TablePath, "A named task, or your own file of examples."],
     *,
     model: Annotated[
         str | Path | None, "A model folder, a run, or a name on the Hub."
     ] = None,
     data: Annotated[str | Path | None, "Folder of a named task."] = None,
     dev: Annotated[
-        str | Path | None, "Your own evaluation file, for a TASK that is a file."
+        TablePath | None, "Your own evaluation file, for a TASK that is a file."
     ] = None,
     columns: Annotated[
-        Sequence[str], "--column", "ROLE=NAME: text=review, label=stars, ..."
+        ColumnChoices, "--column", "ROLE=NAME: text=review, label=stars, ..."
     ] = (),
     problem: Annotated[
         str | None, "Kind of your own task, if the guess is wrong."
     ] = None,
+    label_names: LabelNames = (),
     recipe: Annotated[
         str | None, "A name, or a TOML file; by default, the task's recipe."
     ] = None,
@@ -437,40 +450,49 @@ def finetune(
 
     Without a model, training starts from the packaged one.
 
-    In Python, `run.seeds` has a run for each seed.
+    In Python, the file may be a DataFrame, which is written to a file beside the run,
+    and `run.seeds` has a run for each seed.
 
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     litebert finetune mrpc --model models/mine --data glue
     """
-    require_types(finetune, locals())
     from litebert.device import choose_device
     from litebert.distributed import join_world
     from litebert.tasks.named import require_task
     from litebert.train import finetune as fine_tuning
 
-    path = Path(task)
-    is_named = str(task) in DATASETS
-    own = path if path.suffix or (path.exists() and not is_named) else None
-    task = "table" if own else fspath(task)
-    default_name = own.absolute().name.split(".")[0] if own else task
+    own = _own_file(task)
+    kind = OWN if own else str(task)
+    default_name = own.absolute().name.split(".")[0] if own else kind
     folder = _run_folder(runs, name or default_name)
-    require_task(task)
+    beside = folder.parent
+    if dry_run:
+        beside = Path(tempfile.gettempdir()) / f"litebert-{os.getpid()}"
+    frames: dict[Path, Frame] = {}
+    if isinstance(task, Frame):
+        own = beside / f"{folder.name}.jsonl"
+        frames[own] = task
+    if isinstance(dev, Frame):
+        frames[beside / f"{folder.name}-dev.jsonl"] = dev
+        dev = beside / f"{folder.name}-dev.jsonl"
+    require_task(kind)
     require_distinct(seeds)
     given = flags(
         {"model.start": model, "model.random": random or None, "teacher.run": teacher}
     )
     given |= flags(
-        {"data.folder": data, "data.train": own, "data.dev": dev, "task.name": task}
+        {"data.folder": data, "data.train": own, "data.dev": dev, "task.name": kind}
     )
     given |= flags(
         {
-            "data.columns": list(columns) or None,
+            "data.columns": list(column_words(columns)) or None,
             "data.problem": problem,
+            "data.labels": _listed(label_names) or None,
             "train.epochs": epochs,
             "train.minutes": minutes,
         }
     )
-    of_recipe = recipe_settings("finetune", recipe or task)
+    of_recipe = recipe_settings("finetune", recipe or kind)
     given = given | overrides(settings)
     for layer in (of_recipe, given):
         _require_one_length(layer, "train.epochs")
@@ -483,10 +505,10 @@ def finetune(
     )
     if not {"data.folder", "data.train"} & chosen.keys():
         expected = "the folder of a named task, or your own file instead of its name"
-        advice = f"litebert finetune {task} --data FOLDER"
+        advice = f"litebert finetune {kind} --data FOLDER"
         raise LitebertError(
             "LB-531",
-            f"the data of {task} is missing: --data",
+            f"the data of {kind} is missing: --data",
             expected=expected,
             next=advice,
         )
@@ -550,8 +572,14 @@ def finetune(
         }
         return prepared, _plan_of(lines, needs, train, folder, task.notes)
 
+    for path, frame in frames.items():
+        write_frame(frame, path)
     if dry_run:
-        return Run(folder, plan=plan()[1])
+        try:
+            return Run(folder, plan=plan()[1])
+        finally:
+            if frames:
+                shutil.rmtree(beside)
     device = choose_device(resolved.config.train.device)
     with join_world(device.sums_by) as world:
         quiet = quiet or not world.is_first
@@ -577,6 +605,23 @@ def finetune(
         return run
 
 
+def _own_file(task: TablePath) -> Path | None:
+    """Return the user's own file, or folder, that a task names; None if it is the name
+    of a task.
+    """
+    if isinstance(task, Frame):
+        return Path(OWN)
+    path = Path(task)
+    is_named = str(task) in DATASETS
+    return path if path.suffix or (path.exists() and not is_named) else None
+
+
+def _listed(names: Sequence[str]) -> list[str]:
+    """Return names that are listed, or written in one text with commas."""
+    texts = [names] if isinstance(names, str) else names
+    return [name for text in texts for name in text.split(",") if name]
+
+
 def _describe_steps(train: TrainConfig) -> str:
     steps = f"{train.steps:,} steps"
     if train.minutes is not None:
@@ -590,13 +635,14 @@ def _describe_steps(train: TrainConfig) -> str:
 
 
 def data_check(
-    *files: Annotated[Path, Required],
+    *files: Annotated[TablePath, Required],
     columns: Annotated[
-        tuple[str, ...], "--column", "ROLE=NAME: text=review, label=stars, ..."
+        ColumnChoices, "--column", "ROLE=NAME: text=review, label=stars, ..."
     ] = (),
     problem: Annotated[
         str | None, "Kind of your own task, if the guess is wrong."
     ] = None,
+    label_names: LabelNames = (),
     model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
 ) -> DataReport:
     """Report what a file of examples contains and what is wrong with it.
@@ -610,6 +656,13 @@ def data_check(
     tokenizer = (
         None if model is None else Tokenizer.load(corpora.vocabulary_path(model))
     )
-    return check_files(
-        files[0], files[1:], columns=columns, problem=problem, tokenizer=tokenizer
-    )
+    with ExitStack() as stack:
+        paths = [Path(str(stack.enter_context(as_file(file)))) for file in files]
+        return check_files(
+            paths[0],
+            paths[1:],
+            columns=column_words(columns),
+            problem=problem,
+            labels=tuple(_listed(label_names)),
+            tokenizer=tokenizer,
+        )

@@ -5,6 +5,7 @@ Object storage such as S3 is reached through obstore. Memory is bounded, and eve
 names the file and the line.
 """
 
+import difflib
 import gzip
 import stat
 import sys
@@ -247,15 +248,28 @@ def _source(name: str, size: int) -> Source:
 
 def _unreadable(name: str, error: Exception) -> LitebertError:
     received = getattr(error, "strerror", None) or _first_line(error)
-    look = (
-        f"name the files in it: {quote(name)}/*"
-        if received == "it is a folder"
-        else f"ls -l {quote(name)}"
-    )
-    advice = "check the URL and your credentials" if is_url(name) else look
+    advice = f"ls -l {quote(name)}"
+    if is_url(name):
+        advice = "check the URL and your credentials"
+    elif received == "it is a folder":
+        advice = f"name the files in it: {quote(name)}/*"
+    elif isinstance(error, FileNotFoundError):
+        advice = _nearest(Path(name))
     return RequestError(
         "LB-303", f"{name} cannot be read", received=received, next=advice
     )
+
+
+def _nearest(path: Path) -> str:
+    """Return which file may be meant by a name that none has."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"ls {quote(str(folder.parent))}"
+    names = [each.name for each in folder.iterdir()]
+    near = difflib.get_close_matches(path.name, names, n=1)
+    if not near:
+        return f"ls {quote(str(folder))}"
+    return f"did you mean {folder / near[0]}?"
 
 
 # ---- bytes ---------------------------------------------------------------------------

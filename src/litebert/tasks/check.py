@@ -134,6 +134,7 @@ def check_files(
     *,
     columns: Sequence[str] = (),
     problem: str | None = None,
+    labels: tuple[str, ...] = (),
     tokenizer: Tokenizer | None = None,
     max_length: int = 256,
 ) -> DataReport:
@@ -147,7 +148,7 @@ def check_files(
 
     check = _Check(tokenizer, max_length)
     try:
-        choices = Choices(columns, problem)
+        choices = Choices(columns, problem, labels)
         table = choices.open(train)
         check.notes = [f"{train}: {table.writing}"]
         # errors in the other rows are found below
@@ -166,13 +167,13 @@ def check_files(
     for path in others:
         try:
             table = reading.open(path, is_labelled=False)
-            labels = [
+            answers = [
                 name for role in reading.learned for name in reading.columns.all(role)
             ]
             is_labelled = any(
                 row.get(name) not in (None, "")
                 for row in table.sample()
-                for name in labels
+                for name in answers
             )
         except RequestError:
             raise

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from litebert.config import HeadConfig, Splitting
 from litebert.errors import LitebertError
-from litebert.metrics import MARKS, require_examples, tagging_measures
+from litebert.metrics import mark_entities, require_examples, tagging_measures
 from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
 from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
@@ -37,6 +37,7 @@ from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.rows import (
     RowReading,
     TrainingRows,
+    first_number,
     in_order,
     members_of,
     require_labels,
@@ -91,10 +92,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         """F1 of entities if the tags mark entities, otherwise the share of right
         tags.
         """
-        for label in self.head.labels:
-            if label != "O" and not label.startswith(MARKS):
-                return "accuracy"
-        return "f1"
+        return "f1" if mark_entities(self.head.labels) else "accuracy"
 
     def features(
         self,
@@ -170,6 +168,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         return tagging_measures(
             [*map(self.labels, examples)],
             [self._tag_names(answer.best) for answer in answers],
+            self.head.labels,
         )
 
     def averaged(self, answers: Sequence[TagAnswer], /) -> TagAnswer:
@@ -307,10 +306,13 @@ class WordRows(RowReading[TagExample, TagAnswer]):
         labels = in_order(sort_labels(tags), training.labels, training.file)
         require_labels(labels, training.file, name)
         note = f"{len(labels)} tags: {', '.join(labels)}"
+        if all(label.isdecimal() for label in labels):
+            note += "; their names: --label-names O,B-PER,I-PER,..."
         splitting = splitting_of(sentences)
         if splitting != "words":
             note += f"; `tag` divides a text {_DIVISIONS[splitting]}"
-        return cls(columns, "token-classification", labels, splitting), note
+        first = first_number({tag for tag in tags if tag is not None}, labels)
+        return cls(columns, "token-classification", labels, splitting, first), note
 
     @classmethod
     def _settle_spans(cls, training: TrainingRows) -> tuple[Self, str]:

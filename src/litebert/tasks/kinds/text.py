@@ -65,6 +65,7 @@ from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.rows import (
     RowReading,
     TrainingRows,
+    first_number,
     in_order,
     labels_in,
     require_labels,
@@ -540,12 +541,13 @@ class LabelColumn:
     single: Counter[str]
     listed: Counter[str]
 
-    @property
-    def kind(self) -> str:
-        """The kind of task that follows from the labels."""
+    def kind_of(self, names: Sequence[str]) -> str:
+        """Return the kind of task that follows from the labels; what has names is no
+        score.
+        """
         if self.listed:
             return "multi-label"
-        if _are_scores(self.column, self.single):
+        if not names and _are_scores(self.column, self.single):
             return "regression"
         self._require_few()
         return "classification"
@@ -636,7 +638,7 @@ class TextRows(RowReading[TextExample, Scores]):
             for label in doubtful:
                 del single[label]
         column = LabelColumn(training.file, name, single, listed)
-        problem = training.problem or column.kind
+        problem = training.problem or column.kind_of(training.labels)
         kind: type[TextClassification] = TASK_KINDS[problem]
         names, note = kind.settle_labels(column, training.labels)
         for label in sorted({*doubtful} & {*names}):
@@ -644,7 +646,8 @@ class TextRows(RowReading[TextExample, Scores]):
                 f"; warning: {label} may mean that there is no label:"
                 " data.missing_labels=skip leaves such rows out"
             )
-        return cls(training.columns, problem, names), note
+        first = first_number({*single, *listed}, names)
+        return cls(training.columns, problem, names, first_number=first), note
 
     @classmethod
     def _settle_columns(

@@ -2,6 +2,7 @@
 published scores.
 """
 
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -17,9 +18,9 @@ from litebert.plugins import DATASETS
 from litebert.tasks.kinds.family import Dataset, Family, PublishedScore
 from litebert.tasks.named import glue, questions
 from litebert.tasks.own.dataset import table_dataset
+from litebert.tasks.own.layouts import SUFFIXES
+from litebert.tasks.own.table import OWN as OWN
 
-OWN = "table"
-"""The name of the task whose data are users' own files."""
 for _name, _dataset in (glue.DATASETS | questions.RACE | questions.SQUAD).items():
     DATASETS.add(_name, _dataset)
 
@@ -28,9 +29,12 @@ def require_task(name: str) -> None:
     """Check that a task has this name."""
     if name != OWN and name not in DATASETS:
         what = "no task has this name, and no file either"
-        raise no_such_name(
-            "LB-870", what, name, [*DATASETS, OWN], next="litebert recipes list"
-        )
+        advice = "litebert recipes list"
+        files = [f"{name}{suffix}" for suffix in SUFFIXES]
+        there = [file for file in files if Path(file).is_file()]
+        if there:
+            advice = f"litebert finetune {shlex.quote(there[0])}"
+        raise no_such_name("LB-870", what, name, [*DATASETS, OWN], next=advice)
 
 
 def open_dataset(

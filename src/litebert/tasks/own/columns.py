@@ -17,6 +17,8 @@ from litebert.reading.tables import Row
 
 Role: TypeAlias = str
 Names: TypeAlias = tuple[str, ...]
+# words such as text=review or, in Python, a column or several for each role
+ColumnChoices: TypeAlias = Mapping[str, str | bool | Sequence[str]] | Sequence[str]
 SYNONYMS = {"pair": "second"}  # other names of roles, which commands may use
 # the roles of all kinds of task: which rows are trained on
 OF_ALL_KINDS: tuple[Role, ...] = ("split",)
@@ -89,11 +91,8 @@ class Columns:
         """Return the assignments that a user would type for these columns."""
         words = list[str]()
         for role, names in self.names.items():
-            written = io.StringIO()
-            csv.writer(written, lineterminator="\n").writerow(names)
-            words.append(
-                f"{role}={written.getvalue()[:-1] if role in SEVERAL else names[0]}"
-            )
+            name = _joined(names) if role in SEVERAL else names[0]
+            words.append(f"{role}={name}")
         return (*words, "header=no") if self.has_header is False else tuple(words)
 
     def require_in(
@@ -120,6 +119,34 @@ class Columns:
 
 
 HEADERS = {"header=yes": True, "header=no": False}
+
+
+def column_words(columns: ColumnChoices) -> Names:
+    """Return choices of columns as words, which Python may also give as a mapping.
+
+    >>> column_words({"text": "review", "label": ["toxic", "insult"], "header": False})
+    ('text=review', 'label=toxic,insult', 'header=no')
+    """
+    if isinstance(columns, str):
+        return (columns,)
+    if not isinstance(columns, Mapping):
+        return tuple(columns)
+    words = list[str]()
+    for role, name in columns.items():
+        if isinstance(name, bool):
+            words.append(f"{role}={'yes' if name else 'no'}")
+        elif isinstance(name, str):
+            words.append(f"{role}={name}")
+        else:
+            words.append(f"{role}={_joined(name)}")
+    return tuple(words)
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return names with commas between; one that has a comma is in double quotes."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="").writerow(names)
+    return written.getvalue()
 
 
 def chosen_columns(

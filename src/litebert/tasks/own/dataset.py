@@ -212,6 +212,7 @@ def table_dataset(
             settled["problem"],
             tuple(settled["labels"]),
             settled.get("splitting", "words"),
+            settled.get("first_number"),
         )
         trained_on = settled.get("train_hash")
         recorded = list(settled["columns"])
@@ -280,7 +281,7 @@ class OwnFiles:
 
     def record(self) -> dict[str, Any]:
         """Return what a run records, with which new files are read as these were."""
-        record = {
+        record: dict[str, Any] = {
             "columns": list(self.reading.columns.words()),
             "problem": self.reading.problem,
             "labels": list(self.reading.labels),
@@ -288,6 +289,8 @@ class OwnFiles:
         }
         if self.reading.splitting != "words":
             record["splitting"] = self.reading.splitting
+        if self.reading.first_number is not None:
+            record["first_number"] = self.reading.first_number
         return record
 
     def read(self, path: Path, split: str) -> list[Any]:

@@ -6,7 +6,7 @@ file is read the same way.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +57,8 @@ class RowReading(ABC, Generic[Example, Answer]):
     labels: tuple[str, ...] = ()
     splitting: Splitting = "words"
     """How a text is divided into words, if its words have tags."""
+    first_number: int | None = None
+    """The number that the first label has in files, if they give numbers for names."""
     what: ClassVar[str]
     """What the rows are called in messages: texts, words, …"""
     roles: ClassVar[tuple[Role, ...]]
@@ -144,11 +146,13 @@ class RowReading(ABC, Generic[Example, Answer]):
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The index of each label, however it is spelt."""
+        """The index of each label, however it is spelt, or given by its number."""
         numbers: dict[str, int] = {}
         for number, label in enumerate(self.labels):
             numbers[label] = number
             numbers.setdefault(label_of(label) or label, number)
+            if self.first_number is not None:
+                numbers[str(self.first_number + number)] = number
         return numbers
 
     def number(self, label: str | None, place: str) -> int:
@@ -192,10 +196,12 @@ def sort_labels(labels: Iterable[str | None]) -> tuple[str, ...]:
 def in_order(
     labels: tuple[str, ...], order: tuple[str, ...], file: str
 ) -> tuple[str, ...]:
-    """Return the labels of a file in the user's order, if there is one."""
+    """Return the labels of a file in the user's order, if there is one; if the file has
+    numbers, the names that the user gives them.
+    """
     order = tuple(label_of(label) or label for label in order)
     unknown = [label for label in labels if label not in order]
-    if order and unknown:
+    if order and unknown and first_number(labels, order) is None:
         raise LitebertError(
             "LB-852",
             f"{file} has labels that data.labels does not list",
@@ -204,6 +210,24 @@ def in_order(
             next="add them to data.labels, or correct the rows",
         )
     return order or labels
+
+
+def first_number(labels: Collection[str], names: Sequence[str]) -> int | None:
+    """Return the number of the first name, 0 or 1, if the labels of a file are numbers
+    for names; None if they are not.
+
+    >>> first_number(["0", "2"], ["O", "B-PER", "I-PER"]), first_number(["a"], ["a"])
+    (0, None)
+    """
+    numbers = [int(label) for label in labels if label.isdecimal()]
+    are_all_numbers = bool(numbers) and len(numbers) == len(labels)
+    if not are_all_numbers or any(number_of(name) is not None for name in names):
+        return None
+    if max(numbers) < len(names):
+        return 0
+    if max(numbers) == len(names) and min(numbers) > 0:
+        return 1
+    return None
 
 
 def require_labels(

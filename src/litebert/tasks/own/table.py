@@ -10,6 +10,8 @@ from litebert.errors import LitebertError
 from litebert.reading.source import Source, no_content
 from litebert.reading.tables import Row, Scanned
 
+# the name of the task whose data are users' own files
+OWN = "table"
 # from which a table's dialect, columns and contents are guessed
 SAMPLE_ROWS = 1_000
 SAMPLE_CHARACTERS = 1 << 20
