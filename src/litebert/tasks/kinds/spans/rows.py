@@ -1,0 +1,203 @@
+"""A user's own questions, with the texts that answer them."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import zip_longest
+from typing import ClassVar, NamedTuple, Self
+
+from litebert.errors import format_count
+from litebert.reading.tables import Row
+from litebert.tasks.kinds.spans.answers import SpanAnswer
+from litebert.tasks.kinds.spans.families import ConditionalSpanAnswering, SpanAnswering
+from litebert.tasks.kinds.spans.windows import SpanExample, gold_answers
+from litebert.tasks.own.cells import list_of, number_of, text_of
+from litebert.tasks.own.columns import Columns, Role
+from litebert.tasks.own.guess import ColumnGuess
+from litebert.tasks.own.rows import RowReading, TrainingRows
+
+
+class SpanRows(RowReading[SpanExample, SpanAnswer]):
+    """Questions that a span of a context answers or, as in SQuAD 2.0, none does;
+    `labels` has a name for "no answer" if some have none.
+    """
+
+    what: ClassVar[str] = "spans"
+    roles: ClassVar[tuple[Role, ...]] = (
+        "question",
+        "context",
+        "answers",
+        "start",
+        "id",
+    )
+    learned: ClassVar[tuple[Role, ...]] = ("answers", "start")
+
+    @classmethod
+    def are_like(cls, guess: ColumnGuess) -> bool:
+        if not guess.usual("question") or not guess.usual("context"):
+            return False
+        answers = guess.usual("answers")
+        if not answers or guess.usual("start"):
+            return bool(guess.usual("start"))
+        cells = guess.cells(answers[0])
+        if "answer_start" in str(cells):
+            return True
+        contexts = guess.cells(guess.usual("context")[0])
+        return _stand_in(cells, contexts)
+
+    @classmethod
+    def guess(cls, guess: ColumnGuess) -> None:
+        guess.find_usual(cls.roles)
+        for role in ("question", "context"):
+            if not guess.found[role]:
+                guess.require_one(role, [])
+
+    @classmethod
+    def settle(cls, training: TrainingRows) -> tuple[Self, str]:
+        counts = _count_rows(training)
+        if not counts[UNANSWERED]:
+            reading = cls(training.columns, "question-answering")
+            return reading, "questions; all are answered" + _doubts(counts)
+        reading = cls(training.columns, "question-answering", ("unanswerable",))
+        number = counts[UNANSWERED]
+        return reading, f"questions; {number:,} without an answer" + _doubts(counts)
+
+    @cached_property
+    def family(self) -> SpanAnswering:
+        return ConditionalSpanAnswering() if self.labels else SpanAnswering()
+
+    def example(
+        self, id: str, row: Row, place: str, *, is_labelled: bool
+    ) -> SpanExample:
+        """Turn a row into an example; an empty list of answers means that there is
+        none.
+        """
+        question = self.text(row, "question", place)
+        context = self.text(row, "context", place)
+        if not is_labelled:
+            return SpanExample(id, question, context, None)
+        located = list[tuple[str, float | None]]()
+        for text, start in _answers(row, self.columns):
+            located.append((text, locate_answer(context, text, start).start))
+        answers = gold_answers(context, located, place)
+        return SpanExample(id, question, context, answers)
+
+    def lacks_label(self, _: Row) -> bool:
+        """Return False: a question without an answer is labeled as unanswerable."""
+        return False
+
+    def group(self, example: SpanExample) -> tuple[str, str]:
+        return example.context, str(example.is_impossible)
+
+
+def _stand_in(answers: Sequence[object], contexts: Sequence[object]) -> bool:
+    """Return whether more than two different answers stand in their contexts, and
+    nearly all do.
+    """
+    pairs = zip(map(text_of, answers), map(text_of, contexts), strict=True)
+    filled = [(text, context) for text, context in pairs if text and context]
+    standing = [text for text, context in filled if text in context]
+    return len(set(standing)) > 2 and len(standing) >= 0.9 * len(filled)
+
+
+UNANSWERED = "without an answer"
+ELSEWHERE = "elsewhere"
+SEVERAL_PLACES = "several places"
+
+
+def _count_rows(training: TrainingRows) -> Counter[str]:
+    """Count questions without an answer, and answers by what is doubtful about their
+    place.
+    """
+    counts = Counter[str]()
+    for row in training.rows():
+        answers = _answers(row, training.columns)
+        counts[UNANSWERED] += not answers
+        context = text_of(training.columns.cell(row, "context")) or ""
+        for text, start in answers:
+            counts[locate_answer(context, text, start).doubt] += 1
+    return counts
+
+
+def _doubts(counts: Counter[str]) -> str:
+    note = ""
+    if counts[SEVERAL_PLACES]:
+        number = format_count(counts[SEVERAL_PLACES], "answer")
+        note += (
+            f"; warning: {number} without a start in several places of the context: the"
+            " first is taken"
+        )
+    if counts[ELSEWHERE]:
+        number = format_count(counts[ELSEWHERE], "answer")
+        note += f"; {number} not where the start says: found by the text"
+    return note
+
+
+class Located(NamedTuple):
+    """Where an answer of a user's own begins in its context, and what is doubtful about
+    it: "" or one of the two names above. An answer that is not there keeps its start.
+    """
+
+    start: float | None
+    doubt: str = ""
+
+
+def locate_answer(context: str, text: str, start: float | None) -> Located:
+    """Find an answer in its context: where its start says, or else by its text.
+
+    Programs that count in units of UTF-16, in bytes or with other line ends give starts
+    that are not ours; then the nearest place counts that is a whole word, if there is
+    one. Without a start, the first such place counts.
+
+    >>> locate_answer("The 40 rooms cost 4 euros.", "4", None)
+    Located(start=18, doubt='')
+    """
+    is_there = start is not None and start >= 0 and context.startswith(text, int(start))
+    if is_there or not text.strip():
+        return Located(start)
+    word = re.escape(text)
+    places = [match.start() for match in re.finditer(rf"(?<!\w){word}(?!\w)", context)]
+    if not places:  # a part of a word, or of a text without spaces
+        places = [match.start() for match in re.finditer(word, context)]
+    if not places:
+        return Located(start)
+    if start is None:
+        doubt = SEVERAL_PLACES if len(places) > 1 else ""
+        return Located(places[0], doubt)
+    # the same place in the units of other programs: UTF-16 and UTF-8
+    starts = [start]
+    for place in places:
+        before = context[:place]
+        if start in (len(before.encode("utf-16-le")) // 2, len(before.encode())):
+            starts = [place]
+    return Located(min(places, key=lambda place: abs(place - starts[0])), ELSEWHERE)
+
+
+def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
+    """Return the right answers in a row, each with the character where it starts, if
+    the row has it.
+    """
+    cell = columns.cell(row, "answers")
+    start = columns.cell(row, "start")
+    if isinstance(cell, str) and cell.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):  # a text may begin with a brace, too
+            cell = json.loads(cell)
+    if isinstance(cell, Mapping):
+        start = cell.get("answer_start")
+        cell = cell.get("text")
+    members = list_of(cell)
+    texts = [cell] if members is None else members
+    objects = [member for member in texts if isinstance(member, Mapping)]
+    pairs = [(member.get("text"), member.get("answer_start")) for member in objects]
+    if not pairs:
+        starts = list_of(start) or [start]
+        pairs = list(zip_longest(texts, starts[: len(texts)]))
+    answers = list[tuple[str, float | None]]()
+    for text_cell, start_cell in pairs:
+        text = text_of(text_cell)
+        if text is not None:
+            answers.append((text, number_of(start_cell)))
+    return answers
