@@ -166,6 +166,10 @@ _OPTION = re.compile(
     r"(?:[ =](?P<value>(?:[a-z]+=)?[A-Z][A-Z0-9_./=]*(?:,[A-Z…]+)*|[\w.-]*/[\w./-]+|\d[\d.]*\d"
     rf"|(?:{_WORDS})\b))?"
 )
+# one column or several, as ROLE=NAME, in quotes where the name has a space
+_COLUMNS = re.compile(
+    r"--column (?:'[^']+'|[a-z]+=[^\s;)']+)(?: --column (?:'[^']+'|[a-z]+=[^\s;)']+))*"
+)
 _SHELL = ("litebert", "torchrun")
 
 
@@ -182,7 +186,13 @@ def in_python(text: str) -> str:
     """
     if text.startswith(_SHELL):
         return _as_call(text) or text
+    text = _COLUMNS.sub(_columns, text)
     return _OPTION.sub(_parameter, text) if "--" in text else text
+
+
+def _columns(options: re.Match[str]) -> str:
+    words = [word for word in split(options[0]) if word != "--column"]
+    return f"columns={words!r}"
 
 
 def _parameter(option: re.Match[str]) -> str:

@@ -224,10 +224,7 @@ def test_bad_rows_are_reported_by_line_and_the_others_are_kept(
 
 UNREADABLE = [
     ("rows.json", "[1, 2", "LB-312"),
-    *(
-        ("rows.json", content, "LB-848")
-        for content in ("3", '{"a": [1], "b": [2]}', "[1, 2]")
-    ),
+    *(("rows.json", content, "LB-848") for content in ("3", '{"a": 1}', "[1, 2]")),
     ("rows.docx", "x", "LB-304"),
     ("rows.csv", "text,label\rso good,pos\r", "LB-845"),
     ("rows.csv", "text,label,label\na,b,c\n", "LB-842"),

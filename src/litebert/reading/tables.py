@@ -10,12 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from shlex import quote
 from typing import Any, Literal, TypeAlias
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import parse_json
+from litebert.reading.objects import columns_of, is_rejected, rows_in
 from litebert.reading.source import MAX_JSON_BYTES, Source, read_lines
 
 Row: TypeAlias = Mapping[str, object]
@@ -130,13 +131,17 @@ def scan_delimited(
 
 def _no_cells(place: str, error: csv.Error) -> LitebertError:
     reason = str(error)
+    advice = "correct this line, or write .jsonl"
     if "end of data" in reason:
         reason = "a quote is opened and never closed"
+    elif "new-line" in reason:
+        reason = "a carriage return inside of a cell, or instead of line feeds"
+        advice = "save it with the line ends of Unix or Windows, or as .xlsx"
     return LitebertError(
         "LB-845",
         f"{place}: the cells cannot be separated",
         received=reason,
-        next="correct this line, or write .jsonl",
+        next=advice,
     )
 
 
@@ -238,18 +243,11 @@ def read_json(source: Source) -> object:
 def scan_json(source: Source) -> Iterator[Scanned]:
     """Yield the objects of a list, numbered from 1; in SQuAD's layout, the questions
     with their contexts.
-
-    The list is the whole value or, if that is an object, the only list in it.
     """
     value = read_json(source)
-    if isinstance(value, dict):
-        lists = [part for part in value.values() if isinstance(part, list)]
-        if len(lists) > 1:  # names of labels stand beside the rows
-            lists = [part for part in lists if not all(map(_is_scalar, part))]
-        value = lists[0] if len(lists) == 1 else value
-    if not isinstance(value, list):
+    rows = rows_in(value)
+    if rows is None:
         raise _no_object(source.name, value)
-    rows = chain.from_iterable(map(_questions, value))
     for number, row in enumerate(rows, 1):
         yield from _object_or_error(source, number, row)
 
@@ -258,52 +256,11 @@ def _object_or_error(source: Source, number: int, value: Any) -> Iterator[Scanne
     """Yield a row, or the error of a value that is none; none for what an annotator has
     rejected.
     """
-    row = _annotated(value)
+    row = columns_of(value)
     if not isinstance(row, dict):
         yield number, _no_object(source.place(number), row)
-    elif not ("spans" in row and row.get("answer") in ("reject", "ignore")):
+    elif not is_rejected(row):
         yield number, row
-
-
-def _is_scalar(value: object) -> bool:
-    return not isinstance(value, list | dict)
-
-
-def _annotated(value: Any) -> object:
-    """Return an annotated text as an object of columns: a pair of a text and its
-    entities, as in spaCy, or a task of Label Studio with its first annotation.
-    """
-    is_pair = isinstance(value, list) and len(value) == 2
-    if is_pair and isinstance(value[0], str) and isinstance(value[1], dict):
-        return {"text": value[0], **value[1]}
-    if not isinstance(value, dict) or not isinstance(value.get("data"), dict):
-        return value
-    annotations = value.get("annotations") or value.get("completions") or []
-    row = {**value["data"]}
-    for annotation in annotations[:1] if isinstance(annotations, list) else ():
-        results = annotation.get("result") if isinstance(annotation, dict) else None
-        values = [result.get("value") for result in results or () if "value" in result]
-        choices = [each["choices"] for each in values if "choices" in each]
-        if choices:
-            row["label"] = choices[0][0] if len(choices[0]) == 1 else choices[0]
-        else:
-            row["entities"] = values
-    return row
-
-
-def _questions(row: Any) -> Iterator[object]:
-    paragraphs = row.get("paragraphs") if isinstance(row, dict) else None
-    for paragraph in paragraphs if isinstance(paragraphs, list) else [row]:
-        questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
-        if not isinstance(questions, list):
-            yield paragraph
-            continue
-        for question in questions:
-            yield (
-                {**question, "context": paragraph.get("context")}
-                if isinstance(question, dict)
-                else question
-            )
 
 
 def require_distinct(

@@ -129,11 +129,16 @@ def _span(member: object) -> Span | None:
         start = _first(member, _STARTS)
         end = _first(member, _ENDS)
         label = _first(member, _LABELS)
+        points = member.get("points")
+        if isinstance(points, list) and points and isinstance(points[0], Mapping):
+            # Dataturks: the last character is the end
+            start = points[0].get("start")
+            end = (number_of(points[0].get("end")) or 0) + 1
     elif isinstance(member, list | tuple) and len(member) == 3:
         start, end, label = member
     else:
         return None
-    if isinstance(label, list | tuple):  # as Label Studio writes it
+    if isinstance(label, list | tuple):  # as Label Studio and Dataturks write it
         label = label[0] if label else None
     first = number_of(start)
     last = number_of(end)

@@ -615,6 +615,8 @@ class TextRows(RowReading[TextExample, Scores]):
             else:
                 guess.require_one("text", texts)
         if not guess.found["label"]:
+            guess.found["label"] = guess.label_marks()
+        if not guess.found["label"]:
             likely = guess.likely_labels()
             if likely:
                 guess.require_one("label", likely)

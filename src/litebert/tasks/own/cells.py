@@ -174,7 +174,10 @@ def are_labels(cells: Sequence[object]) -> bool:
     return has_fractions or num_distinct * 2 <= len(filled)
 
 
-_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?").fullmatch
+_DATE = re.compile(
+    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?"
+    r"|(?=.{,40}$)(?=.*\d:\d\d).*\b(19|20)\d\d\b.*"  # Mon Apr 06 22:19:45 2009
+).fullmatch
 
 
 def are_dates(cells: Sequence[object]) -> bool:

@@ -26,7 +26,7 @@ from litebert.plugins import LOADING, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.kinds.text import TextRows
-from litebert.tasks.own.cells import have_words, split_of
+from litebert.tasks.own.cells import are_dates, have_words, split_of
 from litebert.tasks.own.columns import Columns, chosen_columns, pair_flags
 from litebert.tasks.own.layouts import hash_table, note_encoding, open_table
 from litebert.tasks.own.rows import RowReading, TrainingRows, guess_columns
@@ -122,13 +122,17 @@ def _require_labels(
     table: TableFile, kind: type[RowReading[Any, Any]], columns: Columns
 ) -> None:
     role = kind.learned[0]
-    if not columns.all(role):
-        raise LitebertError(
-            "LB-861",
-            f"{table.source.name} has no column of labels",
-            received=f"columns {', '.join(table.columns)}",
-            next=(f"--column {role}=NAME; numbers have no units and no commas: 1234.5"),
-        )
+    if columns.all(role):
+        return
+    advice = f"--column {role}=NAME; numbers have no units and no commas: 1234.5"
+    if len(table.columns) == 1:
+        advice = "put commas, semicolons, tabs or bars between the text and its label"
+    raise LitebertError(
+        "LB-861",
+        f"{table.source.name} has no column of labels",
+        received=f"columns {', '.join(table.columns)}",
+        next=advice,
+    )
 
 
 def _not_used(table: TableFile, columns: Columns) -> str:
@@ -152,7 +156,11 @@ def _half_of_pair(
     if not text or chosen.all("text") or columns.all("second"):
         return None
     unused = _unused(table, columns)
-    worded = [name for name in unused if have_words([row.get(name) for row in sample])]
+    worded = list[str]()
+    for name in unused:
+        cells = [row.get(name) for row in sample]
+        if have_words(cells) and not are_dates(cells):
+            worded.append(name)
     if not worded:
         return None
     pair = [name for name in table.columns if name in (*text, worded[0])]

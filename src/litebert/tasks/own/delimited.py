@@ -200,6 +200,8 @@ def _likely(lines: Sequence[str], kind: str) -> list[Dialect]:
 
 # a number that is whole or has a decimal comma
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?").fullmatch
+# of grades and halves of stars
+_USUAL_FRACTIONS = {"0", "00", "5", "50", "25", "75"}
 # if all are like 12,345, the commas may separate thousands
 _THOUSANDS = re.compile(r"[+-]?(\d+|[1-9]\d{0,2},\d{3})").fullmatch
 
@@ -207,18 +209,18 @@ _THOUSANDS = re.compile(r"[+-]?(\d+|[1-9]\d{0,2},\d{3})").fullmatch
 def _decimals(dialect: Dialect, lines: Sequence[str]) -> Iterator[int]:
     """Yield the places of columns that have numbers with decimal commas.
 
-    Between commas, such a number is in quotes; there, "1,5" may also be two labels, so
-    most cells must have a comma: rows often have one label.
+    "1,5" may also be two labels: rows often have one, so most cells of numbers have a
+    comma or, where commas are no delimiters, only halves and quarters follow it.
     """
-    may_be_lists = dialect.delimiter == ","
     rows = _rows(dialect, lines)
     for place, column in enumerate(zip_longest(*rows[1:], fillvalue="")):
         cells = [cell.strip().lower() for cell in column]
         numbers = [cell for cell in cells if cell not in ("", *MISSING)]
         if not all(map(_COMMA, numbers)) or all(map(_THOUSANDS, numbers)):
             continue
-        num_fractions = sum("," in number for number in numbers)
-        if not may_be_lists or num_fractions * 2 > len(numbers):
+        fractions = [number.partition(",")[2] for number in numbers if "," in number]
+        are_plain = dialect.delimiter != "," and {*fractions} <= _USUAL_FRACTIONS
+        if are_plain or len(fractions) * 2 > len(numbers):
             yield place
 
 

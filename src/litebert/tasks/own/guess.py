@@ -51,6 +51,10 @@ what comes before it.
 """
 
 
+# roles whose cells may be objects
+_OF_OBJECTS = ("answers", "choices")
+
+
 @dataclass
 class ColumnGuess:
     """The columns of a table whose roles are being found, by their names and the cells
@@ -65,16 +69,28 @@ class ColumnGuess:
     def __post_init__(self) -> None:
         self.found = dict(self.chosen.names)
         # the first of several counts
-        self.by_normal = {normalize_name(name): name for name in reversed(self.names)}
+        self.by_normal = {
+            normalize_name(name.rpartition(".")[2]): name
+            for name in reversed(self.names)
+        } | {normalize_name(name): name for name in reversed(self.names)}
 
     def cells(self, name: str) -> list[object]:
         """Return the cells of a column in the first rows."""
         return [row.get(name) for row in self.sample]
 
     def free_columns(self) -> list[str]:
-        """Return the columns that have no role yet."""
+        """Return the columns that have no role yet; not those of objects, whose parts
+        are columns.
+        """
         taken = {*chain(*self.found.values())}
-        return [name for name in self.names if name not in taken]
+        return [
+            name
+            for name in self.names
+            if name not in taken and not self._has_parts(name)
+        ]
+
+    def _has_parts(self, name: str) -> bool:
+        return any(other.startswith(f"{name}.") for other in self.names)
 
     def usual(self, role: Role, more: Sequence[str] = ()) -> Names:
         """Return the chosen column of a role, or the first free one with a usual
@@ -83,11 +99,14 @@ class ColumnGuess:
         if self.found.get(role):
             return self.found[role]
         free = self.free_columns()
-        for usual in (*more, *NAMES.get(role, (role,))):
-            name = self.by_normal.get(usual)
-            if name in free:
-                return (name,)
-        return ()
+        names = [self.by_normal.get(usual) for usual in (*more, *NAMES.get(role, ()))]
+        if role in _OF_OBJECTS:
+            free += [name for name in self.names if self._has_parts(name)]
+        usual = [name for name in names if name is not None and name in free]
+        if role == "label":  # one that is the same everywhere teaches nothing
+            varied = [name for name in usual if self._num_values(name) > 1]
+            usual = varied or usual
+        return tuple(usual[:1])
 
     def find_usual(self, roles: Sequence[Role]) -> None:
         """Give roles to the columns that have a usual name."""
@@ -154,7 +173,22 @@ class ColumnGuess:
         free = [name for name in self.free_columns() if not are_dates(self.cells(name))]
         named = [name for name in free if has_usual_word(name, "label")]
         named = [name for name in named if not have_words(self.cells(name))]
-        return named or [name for name in free if are_labels(self.cells(name))]
+        if not named:
+            return [name for name in free if are_labels(self.cells(name))]
+        # airline_sentiment_confidence is about airline_sentiment
+        return [
+            name
+            for name in named
+            if not any(name.startswith(f"{other}_") for other in named)
+        ]
+
+    def label_marks(self) -> Names:
+        """Return three or more free columns of 0 and 1, which are a column for each
+        label.
+        """
+        marks = [name for name in self.free_columns() if self._has_marks(name)]
+        has_both = [name for name in marks if self._num_values(name) > 1]
+        return tuple(marks) if len(marks) > 2 and len(has_both) > 1 else ()
 
     def _has_marks(self, name: str) -> bool:
         return all(mark_of(cell) in (0, 1) for cell in self.cells(name))

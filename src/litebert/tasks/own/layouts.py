@@ -33,7 +33,7 @@ from litebert.reading.words import looks_like_words, recognize, scan_words
 from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
 from litebert.tasks.own.delimited import are_delimited, open_delimited, open_sheet
 from litebert.tasks.own.folders import ClassFolder, find_folder
-from litebert.tasks.own.labelled_lines import are_labelled, scan_labelled
+from litebert.tasks.own.labelled_lines import MARK, are_labelled, scan_labelled
 from litebert.tasks.own.sentences import join_words
 from litebert.tasks.own.table import SAMPLE_CHARACTERS, SAMPLE_ROWS, TableFile
 
@@ -59,11 +59,10 @@ class Opening:
         if source.kind in (".parquet", FOLDER, *SPREADSHEETS):
             return cls(source, ())
         readable = recognize_encoding(source)
-        if source.kind == ".json":
-            return cls(readable, ())
         lines = list[str]()
         size = 0
-        for _, line in islice(read_lines(readable), SAMPLE_ROWS):
+        most = 2 if source.kind == ".json" else SAMPLE_ROWS
+        for _, line in islice(read_lines(readable), most):
             lines.append(line)
             size += len(line)
             if size > SAMPLE_CHARACTERS:
@@ -192,6 +191,17 @@ def _open_parquet(opening: Opening, _: bool | None) -> TableFile:
     return TableFile(source, "parquet", columns, scan)
 
 
+def _are_objects(opening: Opening) -> bool:
+    """Return whether a .json file has an object per line; other files of text have, if
+    their lines look like it.
+    """
+    if opening.source.kind not in (".json", *PLAIN) or len(opening.lines) < 2:
+        return False
+    first, second = (line.strip() for line in opening.lines[:2])
+    is_whole = first.startswith("{") and first.endswith("}")
+    return is_whole and second.startswith("{")
+
+
 def _open_json_lines(opening: Opening, _: bool | None) -> TableFile:
     scan = partial(tables.scan_json_lines, opening.source)
     return _with_keys(TableFile(opening.source, "an object per line", (), scan))
@@ -220,8 +230,9 @@ def _are_labelled(opening: Opening) -> bool:
 
 
 def _open_labelled(opening: Opening, _: bool | None) -> TableFile:
-    scan = partial(scan_labelled, opening.source)
-    return TableFile(opening.source, "__label__ before texts", ("label", "text"), scan)
+    has_marks = MARK in opening.lines[0]
+    scan = partial(scan_labelled, opening.source, has_marks=has_marks)
+    return TableFile(opening.source, "labels before texts", ("label", "text"), scan)
 
 
 def _open_folder(opening: Opening, _: bool | None) -> TableFile:
@@ -254,10 +265,12 @@ LAYOUTS: Sequence[Layout] = (
     Layout("a folder of .txt files for each label", (FOLDER,), _never, _open_folder),
     Layout("Parquet", (".parquet",), _never, _open_parquet),
     Layout("a spreadsheet", SPREADSHEETS, _never, _open_sheet),
+    Layout("an object per line", JSON_LINES, _are_objects, _open_json_lines),
     Layout("a list of objects", (".json",), _never, _open_json),
-    Layout("an object per line", JSON_LINES, _never, _open_json_lines),
     Layout("a word and its tag per line", TAGGED, _are_words, _open_words),
-    Layout("lines of fastText, with __label__", (), _are_labelled, _open_labelled),
+    Layout(
+        "a label before each text, as in fastText", (), _are_labelled, _open_labelled
+    ),
     Layout("cells between delimiters", DELIMITED, _are_delimited, _open_delimited),
 )
 SUFFIXES: tuple[str, ...] = tuple(

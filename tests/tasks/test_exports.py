@@ -1,0 +1,170 @@
+"""Tables as other programs export them: what annotators, data frames and data sets
+write is read for what it means.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from litebert.errors import LitebertError
+from litebert.tasks.own.dataset import table_dataset
+
+Write = Callable[[str, bytes | str], Path]
+
+TEXTS = [f"a {word} film, number {n}" for n in range(6) for word in ("fine", "dull")]
+LABELS = ["good", "bad"] * 6
+PAIRS = list(zip(TEXTS, LABELS, strict=True))
+ROWS = [{"text": text, "label": label} for text, label in PAIRS]
+
+
+def jsonl(rows: list[object]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def read(path: Path) -> list[tuple[str, str]]:
+    dataset = table_dataset(path, path)
+    names = dataset.family.head.labels
+    return [
+        (example.first, names[example.label]) for example in dataset.read(path, "train")
+    ]
+
+
+JSON: dict[str, object] = {
+    "lists": [list(pair) for pair in PAIRS],
+    "pandas, columns": {
+        name: {str(n): row[name] for n, row in enumerate(ROWS)}
+        for name in ("text", "label")
+    },
+    "pandas, split": {
+        "columns": ["text", "label"],
+        "index": [*range(12)],
+        "data": [list(pair) for pair in PAIRS],
+    },
+    "pandas, index": {str(n): row for n, row in enumerate(ROWS)},
+    "pandas, table": {"schema": {"fields": []}, "data": ROWS},
+    "lists of columns": {"text": TEXTS, "label": LABELS},
+    "nested": [
+        {"id": n, "data": {"text": text}, "label": {"name": label}}
+        for n, (text, label) in enumerate(PAIRS)
+    ],
+    "nested twice": {
+        "version": "1",
+        "rows": [{"review": {"body": {"en": t}, "verdict": v}} for t, v in PAIRS],
+    },
+    "options": [
+        {
+            "text": text,
+            "options": [{"id": "good", "text": "Good"}, {"id": "bad", "text": "Bad"}],
+            "accept": [label],
+            "answer": "accept",
+        }
+        for text, label in PAIRS
+    ],
+    "yes or no": [
+        {"text": text, "label": "FILM", "answer": label} for text, label in PAIRS
+    ],
+    "Amazon": [
+        {
+            "reviewerID": f"A{n}",
+            "helpful": [n % 2, n % 3],
+            "reviewText": text,
+            "overall": label,
+            "unixReviewTime": 1393545600 + n,
+        }
+        for n, (text, label) in enumerate(PAIRS)
+    ],
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json_of_other_programs_is_read(name: str, write: Write) -> None:
+    assert read(write("a.json", json.dumps(JSON[name], indent=1))) == PAIRS
+
+
+def test_an_object_of_texts_for_each_label_is_read(write: Write) -> None:
+    table = {"good": TEXTS[::2], "bad": TEXTS[1::2]}
+    assert sorted(read(write("a.json", json.dumps(table)))) == sorted(PAIRS)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.txt", "a.jsonl"])
+def test_lines_of_objects_are_read_under_any_name(name: str, write: Write) -> None:
+    assert read(write(name, jsonl([*ROWS]))) == PAIRS
+
+
+def test_lines_of_lists_are_read(write: Write) -> None:
+    assert read(write("a.jsonl", jsonl([[*pair] for pair in PAIRS]))) == PAIRS
+
+
+@pytest.mark.parametrize("codes", [("4", "0"), ("DESC:def", "NUM:date")])
+def test_a_code_before_each_text_is_its_label(
+    codes: tuple[str, str], write: Write
+) -> None:
+    lines = [f"{codes[n % 2]} {text}\n" for n, text in enumerate(TEXTS)]
+    wanted = [(text, codes[n % 2]) for n, text in enumerate(TEXTS)]
+    assert read(write("a.txt", "".join(lines))) == wanted
+
+
+def test_numbers_before_a_few_texts_are_no_labels(write: Write) -> None:
+    prose = "".join(f"{n} The story goes on and on.\n" for n in range(20))
+    with pytest.raises(LitebertError, match="LB-304"):
+        table_dataset(write("a.txt", prose))
+
+
+def test_columns_of_marks_are_labels(write: Write) -> None:
+    lines = [f"{text},{n % 2},0,{n % 3 % 2}" for n, text in enumerate(TEXTS)]
+    quoted = [line.replace("film, number", "film number") for line in lines]
+    path = write("a.csv", "comment,toxic,rude,threat\n" + "\n".join(quoted))
+    dataset = table_dataset(path)
+    assert dataset.settled["problem"] == "multi-label"
+    assert dataset.family.head.labels == ("toxic", "rude", "threat")
+
+
+def test_what_is_about_another_column_is_no_label(write: Write) -> None:
+    rows = [f"{label};0.{n}7;{text}" for n, (text, label) in enumerate(PAIRS)]
+    head = "sentiment_x;sentiment_x_confidence;text\n"
+    assert read(write("a.csv", head + "\n".join(rows))) == PAIRS
+
+
+def test_several_labels_between_tabs_are_no_decimal_numbers(write: Write) -> None:
+    rows = [
+        f"{text}\t{('27', '2,3', '0', '14')[n % 4]}" for n, text in enumerate(TEXTS)
+    ]
+    path = write("a.tsv", "text\tlabels\n" + "\n".join(rows) + "\n")
+    dataset = table_dataset(path, problem="multi-label")
+    assert dataset.family.head.labels == ("0", "2", "3", "14", "27")
+    halves = [
+        f"{text}\t{('1', '2', '3', '2,5')[n % 4]}" for n, text in enumerate(TEXTS)
+    ]
+    path = write("b.tsv", "text\tnote\n" + "\n".join(halves) + "\n")
+    assert (
+        table_dataset(path, columns=("label=note",)).settled["problem"] == "regression"
+    )
+
+
+def test_a_date_is_no_other_half_of_a_pair(write: Write) -> None:
+    date = "Mon Apr 06 22:19:45 PDT 2009"
+    rows = [f"{label};{date};{text}" for text, label in PAIRS]
+    path = write("a.csv", "\n".join(rows))
+    assert not any("warning" in note for note in table_dataset(path).notes)
+
+
+def test_entities_of_dataturks_include_their_last_character(write: Write) -> None:
+    row = {
+        "content": "Anna left Rome",
+        "annotation": [
+            {"label": ["PER"], "points": [{"start": 0, "end": 3, "text": "Anna"}]},
+            {"label": ["LOC"], "points": [{"start": 10, "end": 13, "text": "Rome"}]},
+        ],
+    }
+    path = write("a.jsonl", jsonl([row] * 4))
+    dataset = table_dataset(path, path)
+    example = dataset.read(path, "train")[0]
+    assert dataset.family.labels(example) == ("B-PER", "O", "B-LOC")
+
+
+def test_lines_that_are_not_divided_are_told_how(write: Write) -> None:
+    rows = [f"{text.replace(',', '')}^{label}" for text, label in PAIRS]
+    with pytest.raises(LitebertError, match=r"LB-861(.|\n)*tabs or bars"):
+        table_dataset(write("a.csv", "\n".join(rows)))
