@@ -192,12 +192,13 @@ def turn_vectors(student: Path, out: Path, turned: Path) -> None:
     vectors = np.array([vector for _, vector in sample], np.float32) @ axes
     left, _, right = np.linalg.svd(vectors.T @ targets)
     directions = axes @ (left @ right)  # (teacher's width, hidden)
-    turned.mkdir(parents=True)
-    np.save(turned.with_name(f"{turned.name}-axes.npy"), directions)
+    turned.mkdir(parents=True, exist_ok=True)
     for path, shard in zip(taught.files, taught.shards, strict=True):
         shutil.copy(shard.texts, turned)
         rows = shard.vectors.astype(np.float32) @ directions
         np.save(turned / path.name, rows.astype(np.float16))
+    # last: it tells that the others are complete
+    np.save(turned.with_name(f"{turned.name}-axes.npy"), directions)
 
 
 if __name__ == "__main__":
