@@ -219,7 +219,7 @@ def open_teacher(
     def write_axes() -> None:
         if not path.exists():
             file = BytesIO()
-            np.save(file, taught.axes(config.model.hidden_size))
+            np.lib.format.write_array(file, taught.axes(config.model.hidden_size))
             write_bytes(path, file.getvalue())
 
     world.from_first(write_axes)
