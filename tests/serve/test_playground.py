@@ -309,7 +309,7 @@ def test_the_copied_calls_give_what_the_page_shows(open_page) -> None:
         ("Shell", ["bash", "-c"]),
         ("Python", [sys.executable, "-c"]),
     ):
-        page.click(f"text=Copy {name}")
+        page.get_by_label(f"Copy fill for {name}").click()
         copied = page.evaluate("navigator.clipboard.readText()")
         run = subprocess.run(
             [*command, copied], capture_output=True, text=True, check=True
@@ -319,7 +319,7 @@ def test_the_copied_calls_give_what_the_page_shows(open_page) -> None:
         )
         assert found[0]["text"] == shown
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject() }")
-    page.click("text=Copy Shell")
+    page.get_by_label("Copy fill for Shell").click()
     page.wait_for_selector("#told >> text=press Ctrl + C")
     assert page.evaluate("getSelection().toString()").startswith("curl")
 

@@ -164,13 +164,18 @@ def calibration_error(bins: Sequence[Bin]) -> float:
 
 
 def _worst_errors(answers: Answers) -> Section:
-    tables = [_error_table(split, rows) for split, rows in answers.items()]
+    tables = list[Table]()
     words = list[str]()
-    if answers:
-        words = [
+    for split, rows in answers.items():
+        if all(row.is_right for row in rows):
+            words.append(f"All {len(rows):,} answers on {split} are right.")
+        else:
+            tables.append(_error_table(split, rows))
+    if tables:
+        words.append(
             "The errors of the last step: the most confident, or the farthest off, come"
             " first."
-        ]
+        )
     return Section("Worst errors", words, tables=tables)
 
 

@@ -350,6 +350,7 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
             f" {difference:.2%}"
         )
     config = model.network.config
+    head = getattr(model.network, "head_config", None)
     facts = {
         "verbs": [*model.verbs],
         "version": hash_model(Path(model.source)),
@@ -358,6 +359,7 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
         "num_steps": config.num_steps,
         "num_blocks": len(set(depth_plan(config))),
         "max_tokens": config.max_position_embeddings,
+        "compares_texts": None if head is None else head.compares_texts,
         "notes": notes,
     }
     return model, facts

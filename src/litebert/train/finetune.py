@@ -221,7 +221,7 @@ def say_start(log: RunLog, start: Start | None) -> None:
         return
     for text, names in (
         ("new, not pretrained", start.fresh),
-        ("left out", start.dropped),
+        ("not used from the start model", start.dropped),
     ):
         modules = sorted({name.rpartition(".")[0] for name in names})
         if modules:

@@ -378,7 +378,7 @@ class RunLog:
         measures = evaluate()
         self._record({"kind": "eval", "step": step, **measures})
         words = self._words(measures, with_baseline=True)
-        self.say(f"held out at {step}  {words}")
+        self.say(f"step {step}, held out: {words}")
         if unknown := [
             name for name, value in measures.items() if not math.isfinite(value)
         ]:
@@ -446,12 +446,13 @@ class RunLog:
                 text += f" ({chance:.1%} without learning)"
             words.append(text)
         if words:
-            return " ".join(words)
+            return ", ".join(words)
+        is_said = False
         for name, value in list(measures.items())[:MOST_MEASURES]:
             text = f"{name} {value:.4g}"
             if with_baseline and name in self.baseline:
-                text += f" ({self.baseline[name]:.4g})"
+                without = "" if is_said else " without learning"
+                text += f" ({self.baseline[name]:.4g}{without})"
+                is_said = True
             words.append(text)
-        if with_baseline and self.baseline:
-            words.append("(without learning)")
-        return " ".join(words)
+        return ", ".join(words)

@@ -59,13 +59,17 @@ function chooseVerb(verb) {
   at("view").setAttribute("aria-labelledby", `tab-${verb}`);
   at("lead").textContent = view.lead +
     (view.isCut ? ` A text is read up to ${state.model.max_tokens} tokens.` : "");
-  const entered = state.entered[verb] ??= { ...blank(view), ...view.examples[0] };
-  at("form").replaceChildren(...view.fields.map((field) => fieldOf(field, entered)),
+  const entered = state.entered[verb] ??= { ...blank(view), ...examplesOf(view)[0] };
+  at("form").replaceChildren(...fieldsOf(view).map((field) => fieldOf(field, entered)),
     buttons(view), examples(view));
   at("result").classList.remove("waiting");
   at("result").replaceChildren(el("p", { class: "empty" }, "The answer appears here."));
   showCode();
 }
+
+// What suits the chosen model: a view may have fields and examples for some models only.
+const fieldsOf = (view) => view.fields.filter(({ suits }) => suits?.(state.model) ?? true);
+const examplesOf = (view) => view.examples.filter((one) => view.suits?.(one, state.model) ?? true);
 
 const blank = (view) => Object.fromEntries(view.fields.map((field) => [field.name, ""]));
 
@@ -90,7 +94,7 @@ function buttons(view) {
 
 function examples(view) {
   return el("div", { class: "examples" }, el("span", {}, "Examples"),
-    ...view.examples.map((example) => el("button", { type: "button", onclick: () => {
+    ...examplesOf(view).map((example) => el("button", { type: "button", onclick: () => {
       state.entered[state.verb] = { ...blank(view), ...example };
       chooseVerb(state.verb);
       at("form").querySelector(".run").focus();
@@ -111,7 +115,7 @@ function cancel() {
 
 async function run() {
   const [view, entered, signal] = [VIEWS[state.verb], { ...state.entered[state.verb] }, cancel()];
-  const missing = view.fields.find((field) => !field.optional && !entered[field.name].trim());
+  const missing = fieldsOf(view).find((field) => !field.optional && !entered[field.name].trim());
   const [calls, results] = [view.calls(entered), []];
   // A later question about the same result; its call is shown in place of the first of this verb.
   const askMore = async (verb, body, own = signal) => {
@@ -153,27 +157,27 @@ function showError(error) {
 }
 
 function showCode(calls = VIEWS[state.verb].calls(state.entered[state.verb])) {
-  at("snippets").replaceChildren(...calls.flatMap(([verb, body], i) => {
-    const part = calls.length > 1 ? ` ${i + 1}: ${verb}` : "";
+  at("snippets").replaceChildren(...calls.flatMap(([verb, body]) => {
     const full = { model: state.model.id, ...body };
-    return [snippet(`Shell${part}`, curl(verb, full)), snippet(`Python${part}`, python(verb, full))];
+    return [snippet(verb, "Shell", curl(verb, full)), snippet(verb, "Python", python(verb, full))];
   }));
 }
 
-function snippet(name, text) {
+function snippet(verb, language, text) {
   const code = el("pre", { tabindex: 0 }, text);
   return el("div", { class: "snippet" },
-    el("div", { class: "bar" }, el("span", {}, name), el("button", { type: "button", class: "plain",
-      onclick: () => copy(name, code) }, `Copy ${name}`)), code);
+    el("div", { class: "bar" }, el("span", {}, `${language}: ${verb}`), el("button", {
+      type: "button", class: "plain", "aria-label": `Copy ${verb} for ${language}`,
+      onclick: () => copy(code) }, "Copy")), code);
 }
 
-async function copy(name, code) {
+async function copy(code) {
   try {
     await navigator.clipboard.writeText(code.textContent);
-    tell(`${name} call copied.`);
+    tell("Copied.");
   } catch {  // refused, or a page over plain HTTP from another machine, which has no clipboard
     getSelection().selectAllChildren(code);
-    tell(`${name} call selected: press Ctrl + C.`);
+    tell("Selected: press Ctrl + C.");
   }
 }
 

@@ -66,9 +66,13 @@ const classify = {
   fields: [
     { name: "texts", label: "Texts, one per line", rows: 4 },
     { name: "pairs", label: "Second texts, one per line, if the task compares pairs", rows: 2,
-      optional: true },
+      optional: true, suits: (model) => model.compares_texts !== false },
   ],
-  examples: [{ texts: "A fine film, warm and funny.\nDull from the first minute to the last." }],
+  examples: [
+    { texts: "A fine film, warm and funny.\nDull from the first minute to the last." },
+    { texts: "A man plays a guitar.", pairs: "Somebody makes music." },
+  ],
+  suits: ({ pairs }, { compares_texts: compares }) => compares === null || compares === Boolean(pairs),
   isCut: true,
   calls: (entered) => {
     const [texts, pairs] = [lines(entered.texts), lines(entered.pairs)];
