@@ -224,7 +224,7 @@ def test_a_text_of_several_sentences_is_ordered_at_its_joins(
         and json.loads(first["answer"]) == near(joins)
         and third["probability"]
     )
-    assert "no order in one sentence" in second["error"]
+    assert "needs two sentences" in second["error"]
 
 
 def test_texts_may_begin_with_a_dash(desk: Desk) -> None:

@@ -35,7 +35,7 @@ def finding(report: DataReport, kind: str) -> Finding:
 
 BAD = f"{HEAD}{GOOD}one,two,three\nno label,\nshort\n{GOOD.replace('row', 'line')}"
 OF_BAD = [
-    "unusable row (LB-843) | 2 | line 42; line 44 | 3 cells, not 2: one | two | three"
+    "unusable row (LB-843) | 2 | line 42; line 44 | expected 2 columns, found 3: one | two | three"
 ]
 OF_BAD += ["unusable row (LB-857) | 1 | line 43 | there is no label in column label"]
 LATIN = (HEAD + GOOD).encode() + b"Z\xffrich,a\n"

@@ -30,7 +30,9 @@ Documents = Annotated[
     Literal["blank-line", "file"], "Where documents of .txt files end."
 ]
 Column = Annotated[str, "Text column of JSONL or Parquet files."]
-Language = Annotated[str, "Language whose rules end sentences: de, el, en, ru, ..."]
+Language = Annotated[
+    str, "Language of the text, used to split sentences: de, el, en, ru, ..."
+]
 KeepAccents = Annotated[
     bool, "Keep accents and other marks in a vocabulary made from texts."
 ]
@@ -113,7 +115,9 @@ def tokenizer_train(
     inputs: Texts,
     *,
     output: Annotated[Path, "Folder to write."],
-    vocab_size: Annotated[int, Ge(1), "Pieces, specials included."] = 30_000,
+    vocab_size: Annotated[
+        int, Ge(1), "Vocabulary size, including special tokens."
+    ] = 30_000,
     column: Column = "text",
     cased: Annotated[bool, "Keep upper case."] = False,
     keep_accents: KeepAccents = False,

@@ -153,7 +153,7 @@ def evaluate(
     chosen = paths(models)
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
         received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
-        what = "there must be one thing to evaluate"
+        what = "give one model, or --predictions FILE"
         expected = "RUN..., or RUN --on ..., or --predictions FILE"
         raise LitebertError(
             "LB-525",
@@ -176,7 +176,7 @@ def evaluate(
         )
         if not is_used and value not in (None, (), [], "auto"):
             flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
-            nothing = f"{flag} has nothing to act on"
+            nothing = f"{flag} has no effect on {kind}"
             received = f"{flag} for {kind}"
             raise RequestError(
                 "LB-916", nothing, received=received, next=f"omit {flag}"

@@ -200,9 +200,10 @@ def verb_command(name: str) -> click.Command:
             verb, loading, bulk, {each: given.pop(each) for each in verb.options}, given
         )
 
-    columns = (
-        f"A file has the columns {', '.join(verb.roles[:4])}; - is standard input."
-    )
+    columns = f"Columns of a file: {', '.join(verb.roles[: verb.num_needed])}"
+    if len(verb.roles) > verb.num_needed:
+        columns += f"; optional: {', '.join(verb.roles[verb.num_needed : 4])}"
+    columns += ". Use - for standard input."
     text = "\n\n".join(
         [help_of(method.__doc__ or ""), columns, help_of(EXAMPLES[name])]
     )
@@ -225,7 +226,7 @@ def _answer(
         received = " ".join(bulk.columns)
         raise RequestError(
             "LB-916",
-            f"{flag} has nothing to act on",
+            f"{flag} has no effect without a file",
             received=received,
             next=f"omit {flag}",
         )

@@ -102,7 +102,7 @@ def open_network(
         not isinstance(depth, int | None)
         or not 1 <= loaded.network.albert.depth <= deepest
     ):
-        what = f"this model cannot be applied to depth {depth}"
+        what = f"this model cannot be used with depth {depth}"
         expected = f"1 to {deepest} steps"
         raise LitebertError(
             "LB-452", what, expected=expected, next=f"choose a depth up to {deepest}"

@@ -164,7 +164,7 @@ class Model:
     def fill(
         self, text: Texts, *, top: Top = 5
     ) -> Results[answers.Filling] | Results[Results[answers.Filling]]:
-        """Return the `top` likeliest fillings of every [MASK] in a text, best first.
+        """Fill each [MASK] of a text; the best answers come first.
 
         Blanks are filled independently; the probability of a filling is the product
         over its blanks. In a long text only the part around the blanks is read. Like
@@ -342,7 +342,7 @@ class Model:
             )
             raise LitebertError(
                 "LB-936",
-                "there is no order in one sentence",
+                "sentence order needs two sentences",
                 received=text,
                 next=example,
             )
@@ -825,7 +825,7 @@ class Model:
             remark(
                 f"note: {odd[0][:60]!r} is split into single letters or unknown pieces:"
                 " the vocabulary of this model was not made for its language, or is"
-                " very small, and answers about such texts mean little"
+                " very small, and answers for these texts are unreliable"
             )
             self.remark = None
         return self.network, found

@@ -150,7 +150,7 @@ def _wrong_width(
 ) -> LitebertError:
     return LitebertError(
         "LB-843",
-        f"{place}: {len(cells)} cells, not {len(columns)}",
+        f"{place}: expected {len(columns)} columns, found {len(cells)}",
         received=" | ".join(cells),
         expected=f"a cell for each of {', '.join(columns)}",
         next="quote cells that contain the delimiter",

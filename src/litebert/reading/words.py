@@ -292,7 +292,7 @@ def _row_or_error(
         if len(cells) != width or not all(cells):
             return LitebertError(
                 "LB-843",
-                f"{source.place(number)}: {len(cells)} cells, not {width}",
+                f"{source.place(number)}: expected {width} columns, found {len(cells)}",
                 received=" | ".join(cells),
                 expected="as many as the other lines have",
                 next="correct this line: a word and its tag",

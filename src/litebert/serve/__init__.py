@@ -28,13 +28,15 @@ class Options:
     threads: Annotated[int, Ge(0), "CPU threads; all by default."] = 0
     batch_tokens: Annotated[int, Ge(1), "Maximum tokens in a batch."] = 1_024
     queue: Annotated[int, Ge(1), "Requests that may wait per model."] = 64
-    timeout_ms: Annotated[int, Ge(1), "Default deadline."] = 30_000
+    timeout_ms: Annotated[int, Ge(1), "Give up on a request after this long."] = 30_000
     client_seconds: Annotated[
         float, Gt(0), Le(3_600), "Time for a client to send its headers, then its body."
     ] = 10.0
     api_keys: Annotated[Path | None, "File with one API key per line."] = None
     cors_origins: Annotated[
-        tuple[str, ...], "--cors-origin", "Web origin that may call; repeat for more."
+        tuple[str, ...],
+        "--cors-origin",
+        "Allow browser requests from this origin; repeat for more.",
     ] = ()
 
 

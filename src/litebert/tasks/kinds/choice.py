@@ -326,7 +326,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
                 " text"
             )
             what = (
-                f"{place}: column {self.columns.all('label')[0]} names none of the"
+                f"{place}: column {self.columns.all('label')[0]} matches none of the"
                 " choices"
             )
             raise LitebertError(

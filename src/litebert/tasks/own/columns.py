@@ -171,7 +171,7 @@ def chosen_columns(
         if role not in roles() or not name:
             raise RequestError(
                 "LB-850",
-                f"{word} does not say what a column is",
+                f"{word} does not name a column",
                 expected=f"ROLE=NAME, with a role of {', '.join(roles())}; or header=no",
                 next=f"--column text=NAME ({did_you_mean(role, roles())})",
             )

@@ -140,7 +140,7 @@ class ColumnGuess:
             which = f"{' and '.join(candidates)} could be it"
         raise RequestError(
             "LB-854",
-            f"it is unclear which column is the {role}: {which}",
+            f"cannot tell which column is the {role}: {which}",
             received=f"columns {', '.join(self.names)}",
             expected="a usual name, or exactly one column that looks like it",
             next=self._advice(role, named or candidates),
