@@ -9,7 +9,7 @@ from litebert.metrics import Spread
 from litebert.report.tables import format_share
 from litebert.runs import LogRow, Result, Run
 from litebert.settings import DEFAULT, name_in
-from litebert.tasks.named import OWN
+from litebert.tasks.own.table import OWN
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
 
 LITTLE_GAIN = 1.5

@@ -325,6 +325,7 @@ def export_web(
     }
     if head is not None and has_head:
         settings["labels"] = list(head.labels)
+        settings["compares_texts"] = head.compares_texts
         settings["activation"] = head.task_kind.activation
     files |= {
         "onnxruntime.js": script,

@@ -93,6 +93,8 @@ async function begin() {
     area.setRangeText("[MASK]", area.selectionStart, area.selectionEnd, "end");
     area.focus();
   };
+  find("#second").hidden = settings.compares_texts === false;
+  if (settings.compares_texts) find("#second textarea").value = "The film made us laugh.";
   find("#verbs").hidden = settings.verbs.length < 2;
   open(settings.verbs[0]);
   await submit(find(`#${settings.verbs[0]}`), settings.verbs[0]);
