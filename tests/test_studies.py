@@ -35,7 +35,7 @@ from benchmarks.study.trials import Bench
 from litebert.api.sizes import sizes_of
 from litebert.config import AlbertConfig, PretrainConfig
 from litebert.errors import LitebertError
-from litebert.inference import Model
+from litebert.inference.model import Model
 from litebert.nn import Albert, Batch
 from litebert.settings import resolve, settings_from_words
 from litebert.train import loop

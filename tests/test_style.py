@@ -127,7 +127,8 @@ def test_benchmarks_import_names_that_exist() -> None:
 
 
 def test_every_command_that_an_error_or_page_names_exists() -> None:
-    from litebert.cli import VERBS
+    from litebert.cli import COMMANDS
+    from litebert.plugins import VERBS
 
     pages = [*SOURCES, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     for path in pages:
@@ -135,7 +136,7 @@ def test_every_command_that_an_error_or_page_names_exists() -> None:
         if path.suffix == ".md":  # a sentence may begin with the name, too
             text = "\n".join(re.findall(r"(?s)```.*?```|`[^`\n]+`", text))
         for verb in re.findall(r"(?m)(?:^|[\"'`])litebert ([a-z]+)(?=[ \"'`\n])", text):
-            assert verb in VERBS, f"{path}: litebert {verb}"
+            assert verb in {*COMMANDS, *VERBS}, f"{path}: litebert {verb}"
 
 
 def test_the_page_of_errors_has_a_row_for_each_code_of_the_code() -> None:

@@ -129,7 +129,7 @@ def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
     """
     if program == "litebert":
         import litebert.folder.model  # noqa: F401 torch and all else that loading imports
-        from litebert.inference import Model
+        from litebert.inference.model import Model
 
         def load_ours(root: Path, precision: str) -> Callable[[], object]:
             is_int8 = precision == "int8"  # a property of the folder

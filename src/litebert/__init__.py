@@ -65,8 +65,7 @@ _NAMES = {  # public names, by the module that they are imported from on first u
     "api.runs": "Run",
     "api.training": "distil finetune pretrain",
     "config": "AlbertConfig HeadConfig preset",
-    "inference": "Model",
-    "inference.model": "Embeddings",
+    "inference.model": "Embeddings Model",
     "interop.huggingface": "optimize",
     "nn": "Albert AlbertForPretraining AlbertForTask Batch",
     "optim": "AdamW Lamb",
@@ -98,7 +97,7 @@ def load(
     >>> len(model.fill("It was a [MASK] day.", top=3))
     3
     """
-    from litebert.inference import Model
+    from litebert.inference.model import Model
 
     return Model.load(
         path, device=device, precision=precision, depth=depth, backend=backend

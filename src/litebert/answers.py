@@ -17,6 +17,8 @@ from typing import (
     overload,
 )
 
+from typing_extensions import TypedDict
+
 from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
@@ -156,6 +158,10 @@ class Order(Tabular):
     probability: float
 
 
+class Cosine(TypedDict):  # how similar two texts are
+    cosine: float
+
+
 @dataclass(frozen=True)
 class Join(Tabular):
     """Two neighboring sentences, the second from character `start` on, and the
@@ -173,6 +179,10 @@ class Coherence(Tabular):
     """Every pair of neighboring sentences in a text, from the first to the last."""
 
     joins: tuple[Join, ...]
+
+    def as_json(self) -> tuple[Join, ...]:
+        """Return what `--json` prints."""
+        return self.joins
 
     @property
     def breaks(self) -> tuple[Join, ...]:

@@ -155,9 +155,10 @@ def _escape_breaks(text: str) -> str:
 
 _FUNCTIONS = ("distil", "evaluate", "finetune", "glue", "predict", "pretrain")
 _METHODS = (
-    *("answer", "choose", "classify", "embed", "fill"),
+    *("answer", "choose", "classify", "embed", "explain", "fill"),
     *("order", "score", "similar", "tag"),
 )
+_OF_TEXTS = ("classify", "embed", "fill", "score", "tag")
 _PARAMETERS = {"from": "start", "column": "columns", "pair": "pairs"}
 _WORDS = "mrpc|dev|test|classification|multi-label|blank-line"
 _OPTION = re.compile(
@@ -246,6 +247,8 @@ def _as_call(command: str) -> str | None:
         place = f"litebert.load({'' if model is None else repr(model)}).{verb}"
     if verb == "choose":
         given = [given[0], f"[{', '.join(given[1:])}]"]
+    if verb in _OF_TEXTS and len(given) > 1:
+        given = [f"[{', '.join(given)}]"]
     for name, value in named.items():
         given.append(f"{name}={_value(name, value)}")
     if settings:

@@ -2,11 +2,13 @@
 they refuse.
 """
 
+import ast
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from functools import cache
 from itertools import count, islice
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,9 @@ import pytest
 import litebert
 from litebert import LitebertError, Model
 from litebert.answers import Coherence, Results, Tagged, Tagging
+from litebert.errors import in_python
 from litebert.inference.inputs import encode_blanks
+from litebert.plugins import VERBS as RECORDS
 
 from .tiny import Desk, Random
 from .verbs import OF_TEXT, TEXTS, VERBS
@@ -95,6 +99,26 @@ def test_an_answer_has_its_fields_and_converts_to_a_table(
     )
     assert all(len(each.to_pandas()) >= 1 for each in (found, *answers))
     assert repr(found)
+
+
+def test_the_contract_has_every_verb_and_the_fields_of_its_answers() -> None:
+    assert set(VERBS) == set(RECORDS) - set(RECORDS.from_plugins())
+    for name, verb in VERBS.items():
+        kind = RECORDS[name].answer_type
+        kind = (get_args(kind) or [kind])[0]  # one of several, or of a list
+        if is_dataclass(kind):
+            assert {field.name for field in fields(kind)} == verb.fields, name
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_example_of_a_verb_as_a_command_is_its_call_in_python(name: str) -> None:
+    verb = RECORDS[name]
+    shown = in_python(f"litebert {verb.in_shell}")
+    call = f"litebert.load().{verb.in_python}"
+    for texts in verb.example.values():
+        if verb.takes_list and len(texts) == 1:  # the shell has no lists
+            call = call.replace(f'["{texts[0]}"]', repr(texts[0]))
+    assert ast.dump(ast.parse(shown)) == ast.dump(ast.parse(call))
 
 
 VERBS_OF = {

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from litebert.plugins import VERBS
 from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,20 @@ def test_the_tables_of_pages_are_those_of_the_metrics_files_and_the_scripts(
 
 NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`(?: \((\w+)\))?")
 PAGE = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+
+
+def test_the_pages_on_files_and_on_routes_have_every_verb_with_its_parts() -> None:
+    files = (ROOT / "docs/bulk.md").read_text("utf-8")
+    routes = (ROOT / "docs/serving.md").read_text("utf-8").splitlines()
+    for name, verb in VERBS.items():
+        assert f"`{name}`" in files
+        for role in verb.roles[:3]:
+            assert f"`{role}`" in files, (name, role)
+        if verb.use_of:
+            continue
+        (row,) = [line for line in routes if line.startswith(f"| `POST /v1/{name}` |")]
+        for field in {*verb.inputs, *verb.options} - {"max_length"}:
+            assert f"`{field}`" in row, (name, field)
 
 
 def test_every_promise_names_its_tests() -> None:

@@ -4,9 +4,12 @@ names.
 
 import json
 import re
+import shlex
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -18,12 +21,13 @@ from click.testing import CliRunner
 
 import litebert
 from litebert import cli
+from litebert.cli.answer_file import Answered, AnswerFile
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import pack
 from litebert.folder import ModelFolder, write_folder
 from litebert.hub.card import model_card
-from litebert.inference.explain import attention
+from litebert.inference.inside import attention
 from litebert.interop.export import program
 from litebert.interop.export.onnx import export_web
 from litebert.interop.google import export_checkpoint
@@ -31,6 +35,8 @@ from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.plugins import REGISTRIES, load_plugin
 from litebert.runs import Run
 from tests.conftest import ROOT, blocks, made_by_page
+from tests.contract.served import serve
+from tests.contract.shell import COMMAND
 from tests.networks import SHAPE
 
 QUICK = ("train.steps=3", "train.batch_size=8", "train.eval_every=3", "--quiet")
@@ -49,18 +55,17 @@ SMALL = (
 def page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str], Path]]:
-    """Return a function that writes the plug-in of a page; its folder is the working
-    directory.
+    """Return a function that writes a plug-in of a page, by default the first one; its
+    folder is the working directory.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     names = list[str]()
 
-    def write(name: str) -> Path:
+    def write(name: str, plugin_name: str = r"\w+") -> Path:
         text = f"docs/extending/{name}.md"
-        (code, *_) = [
-            block for block in blocks(Path(text)) if re.match(r'"""\w+\.py: ', block)
-        ]
+        start = re.compile(rf'"""{plugin_name}\.py: ')
+        (code, *_) = [block for block in blocks(Path(text)) if start.match(block)]
         plugin = re.match(r'"""(\w+)\.py: ', code)
         assert plugin is not None
         for recipe in blocks(Path(text), "toml"):
@@ -369,6 +374,11 @@ def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
     }
     assert run.evaluations[-1].values["span_boundary_loss"] > 0
     assert "Span-boundary loss" in run.report.read_text("utf-8")
+    card = model_card(Path("runs/whole/model"))
+    (command,) = [line for line in card.splitlines() if "litebert pretrain" in line]
+    (heads,) = [word for word in shlex.split(command) if "objective.heads=" in word]
+    written = tomllib.loads(heads)["objective"]["heads"]
+    assert written == run.settings["objective.heads"]
     for name in ("whole", "plain"):  # with the plug-in, each has its own heads
         assert litebert.load(f"runs/{name}").verbs == (
             "fill",
@@ -433,6 +443,167 @@ def test_the_task_of_the_page_has_a_recipe_and_a_published_figure(
     litebert.load("runs/boolq/model").classify("is it", "a cat")  # needs no plug-in
     error = refused(capsys, "evaluate", "runs/boolq", "--data", ".")
     assert "needs the plug-in boolq" in error
+
+
+# ---- a verb ------------------------------------------------------------------------
+
+SHIP = "A ship sailed into the harbor at night."
+
+
+def test_the_verb_of_the_page_is_in_the_shell_and_in_files(
+    page: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = page("verb")
+    assert shell("--help", "--plugin", plugin) == 0
+    assert "find the words that say most about a text" in capsys.readouterr().out
+    assert shell("keywords", "--help") == 0
+    shown = capsys.readouterr().out
+    assert "Find the words of each text" in shown
+    assert f'litebert keywords "{SHIP}"' in shown
+    assert "--top INTEGER RANGE" in shown
+    assert shell("keywords", SHIP, "--top", 2, "--json") == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert len(answer["words"]) == len(answer["similarities"]) == 2
+    assert shell("help", "--schema", "keywords") == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert set(schema["$defs"]["Keywords"]["properties"]) == {"words", "similarities"}
+    Path("t.csv").write_text(f"body\n{SHIP}\n \n", "utf-8")
+    words = ("keywords", "t.csv", "--column", "body", "--output", "a.jsonl", "--quiet")
+    assert shell(*words, "--top", 2) == 0
+    first, second = Path("a.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(first)["answer"]["words"] == answer["words"]
+    assert "blank" in json.loads(second)["error"]
+    forget(plugin)
+    assert shell("keywords", SHIP) == 2
+    assert "keywords" in capsys.readouterr().err
+
+
+def test_the_verb_of_the_page_is_a_method_and_a_route_with_a_schema_and_a_form(
+    page: Callable[..., Path],
+) -> None:
+    plugin = page("verb")
+    stream = page("verb", "drift")
+    load_plugin(str(plugin))
+    load_plugin(str(stream))
+    model = litebert.load()
+    assert model.verbs == ("fill", "score", "order", "embed", "keywords", "drift")
+    (found,) = model.keywords([SHIP], top=2)
+    assert len(found.to_pandas()) == 1
+    with pytest.raises(AttributeError, match="keyword"):
+        model.keyword([SHIP])
+    with serve("--plugin", plugin, "--plugin", stream) as server:
+        server.wait_for("is ready")
+        answer = server.ask("/v1/keywords", {"texts": [SHIP], "top": 2}).json
+        assert answer["result"][0]["words"] == list(found.words)
+        refused = server.ask("/v1/keywords", {"texts": [SHIP], "top": 51})
+        assert refused.status == 422
+        drifts = server.ask("/v1/drift", {"texts": [SHIP, SHIP]}).json["result"]
+        assert drifts[0] == {"nearness": None}
+        assert drifts[1]["nearness"] == pytest.approx(1.0, abs=1e-5)
+        route = server.ask("/openapi.json").json["paths"]["/v1/keywords"]["post"]
+        assert route["description"].startswith("Find the words of each text")
+        form = server.ask("/page/verbs.json").json["keywords"]
+        assert form["title"] == "Keywords"
+        assert form["examples"] == [{"texts": SHIP}]
+
+
+NODE = shutil.which("node")
+SHOW = """
+class Node {
+  constructor(name) { this.name = name; this.inside = []; }
+  setAttribute() {}
+  addEventListener() {}
+  append(...children) { this.inside.push(...children); }
+  get text() { return this.inside.map((one) => one.text ?? String(one)).join(" "); }
+}
+globalThis.document = { createElement: (name) => new Node(name) };
+const { views } = await import("./views.js");
+const [forms, entered, answers] = JSON.parse(process.argv[2]);
+const view = views(forms).keywords;
+console.log(JSON.stringify({
+  calls: view.calls(entered), shown: view.show([answers], entered).map((node) => node.text),
+}));
+"""
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_the_playground_asks_and_shows_the_verb_of_the_page(
+    page: Callable[..., Path], tmp_path: Path
+) -> None:
+    from litebert.serve.routes import forms
+
+    load_plugin(str(page("verb")))
+    for script in (ROOT / "src/litebert/serve/page").glob("*.js"):
+        text = script.read_text("utf-8").replace('"/page/', '"./')
+        (tmp_path / script.name).write_text(text, "utf-8")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "show.js").write_text(SHOW)
+    answers = [{"words": ["ship", "night"], "similarities": [0.512345, 0.25]}]
+    given = json.dumps([forms(), {"texts": f"{SHIP}\n\n"}, answers])
+    done = subprocess.run(
+        [str(NODE), "show.js", given], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["calls"] == [["keywords", {"texts": [SHIP]}]]
+    (shown,) = found["shown"]
+    assert shown.startswith(SHIP)
+    assert '["ship","night"]' in shown
+
+
+def test_the_stream_of_the_page_answers_each_line_before_it_waits_for_the_next(
+    page: Callable[..., Path],
+) -> None:
+    plugin = page("verb", "drift")
+    words = [*COMMAND, "drift", "-", "--json", "--quiet", "--plugin", str(plugin)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        nearness = list[float | None]()
+        for text in (SHIP, SHIP, "Nothing else."):
+            process.stdin.write(f"{text}\n")
+            answer = json.loads(process.stdout.readline())
+            nearness.append(answer["answer"]["nearness"])
+        process.stdin.close()
+        assert process.wait(60) == 0
+    assert nearness[0] is None
+    assert nearness[1] == pytest.approx(1.0, abs=1e-5)
+    assert nearness[2] < 0.99
+
+
+def test_an_output_of_a_stream_is_continued_with_what_was_read_before(
+    page: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_plugin(str(page("verb", "drift")))
+    texts = ["It rains.", "It is wet.", "", "Shares fell.", "It rains again."]
+    Path("t.csv").write_text("text\n" + "\n".join(f'"{t}"' for t in texts), "utf-8")
+    words = ("drift", "t.csv", "--quiet", "--output")
+    assert shell(*words, "whole.jsonl") == 0
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, num_rows=2)
+        with pytest.raises(RuntimeError, match="stopped"):
+            shell(*words, "cut.jsonl")
+    assert shell(*words, "cut.jsonl") == 0
+    assert "resuming after 2 rows" in capsys.readouterr().err
+    whole = Path("whole.jsonl").read_text("utf-8")
+    assert Path("cut.jsonl").read_text("utf-8") == whole
+    assert len(whole.splitlines()) == len(texts)
+
+
+def stop_after(patch: pytest.MonkeyPatch, num_rows: int) -> None:
+    """Let writing answers fail after some rows, as if the process were killed."""
+    write = AnswerFile.write
+    written = list[int]()
+
+    def write_or_stop(file: AnswerFile, chunk: Sequence[Answered]) -> None:
+        if len(written) == num_rows:
+            raise RuntimeError("stopped")
+        written.append(len(chunk))
+        write(file, chunk)
+
+    patch.setattr(AnswerFile, "write", write_or_stop)
 
 
 # ---- a command, a rival --------------------------------------------------------------

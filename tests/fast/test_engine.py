@@ -22,7 +22,7 @@ from litebert.fast import (
     steps,
     to_int8,
 )
-from litebert.inference import Model
+from litebert.inference.model import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
 
 MASKED = torch.tensor([5, 70, 61, 4, 132])

@@ -23,7 +23,7 @@ from litebert.folder import (
     write_folder,
 )
 from litebert.hub.card import model_card
-from litebert.inference import Model
+from litebert.inference.model import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.plugins import TASK_HEADS
 from litebert.tasks.kinds.spans import ConditionalSpanHead

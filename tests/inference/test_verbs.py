@@ -14,11 +14,10 @@ import torch
 import litebert
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.inference import Model
-from litebert.inference.model import MAX_CHARACTERS
-from litebert.inference.verbs import VERBS as TABLE
+from litebert.inference.model import MAX_CHARACTERS, Model
 from litebert.metrics import named_entities
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.plugins import VERBS as TABLE
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.memory import run_in_child
 from tests.networks import (
@@ -202,7 +201,7 @@ def test_a_context_without_a_word_is_shown_to_have_no_answer(
     assert (
         not found
         and TABLE["answer"].line({"question": "Who?"}, found)
-        == "Who?\n(no answer in this text)"
+        == "(no answer in this text)"
     )
 
 
@@ -268,7 +267,7 @@ MEASURE = """
 import torch
 import litebert
 from litebert.config import HeadConfig
-from litebert.inference import Model
+from litebert.inference.model import Model
 from litebert.nn import AlbertForTask
 verb, kind, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 packaged = litebert.load()

@@ -8,8 +8,8 @@ import pytest
 
 from litebert import evaluate
 from litebert.errors import LitebertError
-from litebert.inference import Model
 from litebert.inference.measures import blimp, retrieval, sts
+from litebert.inference.model import Model
 
 TEXTS = [
     "the cat sat",

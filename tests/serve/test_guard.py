@@ -21,13 +21,13 @@ from uvicorn.server import ServerState
 
 import litebert
 from litebert.errors import DamagedError, LitebertError
-from litebert.inference.explain import attention
-from litebert.inference.verbs import VERBS
+from litebert.inference.inside import attention
 from litebert.nn import Batch
+from litebert.plugins import VERBS
 from litebert.serve import Options, guard, serve
-from litebert.serve.app import ROUTES
 from litebert.serve.batching import Job, answer_together, load
 from litebert.serve.guard import Bodies, HttpError
+from litebert.serve.routes import verb_routes
 from litebert.serve.server import _listen
 from tests.contract.golden import near
 
@@ -221,7 +221,7 @@ LONG = {"text": "Anna walked home. " * 30}
 
 def test_steps_and_attention_show_a_number_for_each_token(server) -> None:
     steps = server.ask("/v1/steps", LONG)
-    ROUTES["steps"][0].model_validate(steps.json)
+    verb_routes()["steps"][1].model_validate(steps.json)
     found = steps.json["result"]
     assert len(found["pieces"]) == len(found["by_token"]) == 64
     means = [sum(column) / 64 for column in zip(*found["by_token"], strict=True)]

@@ -18,8 +18,8 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import hash_file
 from litebert.folder import ModelFolder, read_folder, start_from, write_folder
 from litebert.hub.card import model_card
-from litebert.inference import Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measure_split
+from litebert.inference.model import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import Run, read_metrics
 from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words

@@ -20,8 +20,8 @@ from litebert.api.training import finetune
 from litebert.config import Pooling, Precision
 from litebert.errors import LitebertError
 from litebert.files import write_stream
-from litebert.inference import Model
 from litebert.inference.inputs import as_list
+from litebert.inference.model import Model
 
 Labels: TypeAlias = NDArray[np.generic]
 

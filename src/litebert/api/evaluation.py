@@ -202,8 +202,8 @@ def evaluate(
             return _evaluate_pretrained(chosen[0], file, words, device, precision)
         assert file is not None
         if on is not None:
-            from litebert.inference import Model
             from litebert.inference.measures import MEASURES
+            from litebert.inference.model import Model
 
             model = Model.load(chosen[0], device=device, precision=precision)
             return Evaluation({on: MEASURES[on](model, Path(file), limit=limit)})

@@ -25,7 +25,7 @@ from litebert.files import (
     read_json,
     remove_folder,
 )
-from litebert.inference import Model
+from litebert.inference.model import Model
 from litebert.metrics import Spread
 from litebert.report import results as run_results
 from litebert.report.tables import Cell

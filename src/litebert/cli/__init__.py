@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from litebert.errors import LitebertError, as_litebert_error, say
-from litebert.plugins import load_plugin
+from litebert.plugins import VERBS, load_plugin
 from litebert.privacy import keep_caches_in_ours
 from litebert.system import BROKEN_PIPE, existing_signals
 
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 # Signals that stop a command, as far as it does not handle them itself.
 UNWINDING = existing_signals("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
-VERBS = {
-    "answer": "answer a question with a span of a text",
-    "choose": "choose among several answers",
-    "classify": "predict the labels of texts",
+COMMANDS = {
     "completion": "complete verbs and options in your shell",
     "config": (
         "list every setting, or show those of a run with the origin of each value"
@@ -39,33 +36,30 @@ VERBS = {
     "data": "check examples before a long run",
     "distil": "distil a teacher into a small model, using text",
     "doctor": "check this machine, including a self-test of a few seconds",
-    "embed": "compute vectors of texts",
     "evaluate": "evaluate models, an ensemble, or a prediction file",
     "explain": "show how much each word adds to an answer",
     "export": (
         "write a model for Google's code, for ONNX, for torch.export, for a web page"
     ),
-    "fill": "fill [MASK] in a sentence",
     "finetune": "fine-tune a model on a task, or on your own examples",
     "glue": "fine-tune on every GLUE task in a folder, and print the table",
     "help": "show the help of a verb",
     "hub": "fetch a model from the Hugging Face Hub, or publish one",
     "import": "convert checkpoints from Google and from Hugging Face",
-    "order": "say which of two sentences comes first, or where a text breaks",
     "predict": "answer a complete split or file, in the format of a leaderboard",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
     "quantize": "write an eight-bit copy of a model, for inference on a CPU",
     "recipes": "list or show the packaged recipes",
     "report": "write a run's report.html again",
     "runs": "list, compare, follow, average and clean runs",
-    "score": "compute how likely texts are",
     "search": "find the texts nearest to a query",
     "serve": "answer over HTTP, with a page to try the model at /",
-    "similar": "compute how similar two texts are",
     "sizes": "show parameters, bytes and compute of every preset",
-    "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",
 }
+"""What each command does that has a function of its own, or is a group of such; the
+summaries of verbs are in their records.
+"""
 
 MODULES = {
     "api.corpus": "corpus build, corpus check, tokenizer encode, tokenizer train",
@@ -90,8 +84,6 @@ HOMES = {
 }
 """The module of each command's function, which has the command's name: `corpus_build`
 is "corpus build".
-
-The other verbs answer texts; see `litebert.inference.verbs`.
 """
 
 
@@ -104,53 +96,51 @@ def function_of(name: str) -> Callable[..., object]:
 
 
 class Commands(click.Group):
-    """Commands by name, either all verbs or those of one group; their functions are
-    imported on first use.
+    """All commands, whose functions are imported on first use: those of `COMMANDS`, and
+    the verbs of a model.
     """
 
-    def __init__(self, name: str, **how: Any) -> None:
-        words = (each.partition(" ") for each in HOMES)
-        names = (
-            VERBS
-            if name == "litebert"
-            else [own for group, _, own in words if group == name]
-        )
-        # click uses the names for lists and suggestions
-        lazy: Any = dict.fromkeys(names)
-        super().__init__(name, **how, commands=lazy)
+    def list_commands(self, _: click.Context) -> list[str]:
+        return sorted({*COMMANDS, *VERBS})
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        name = cmd_name if self.name == "litebert" else f"{self.name} {cmd_name}"
-        if name in HOMES:
+        if cmd_name in HOMES:
             from litebert.cli.command import command_of
 
-            return command_of(function_of(name), cmd_name)
-        if name not in VERBS:
+            return command_of(function_of(cmd_name), cmd_name)
+        if cmd_name in COMMANDS:
+            return Group(cmd_name)
+        if cmd_name not in VERBS:
             return None
-        if any(each.startswith(f"{name} ") for each in HOMES):
-            return Commands(name, help=f"{VERBS[name][0].upper()}{VERBS[name][1:]}.")
         from litebert.cli.verbs import verb_command
 
-        return verb_command(name)
+        return verb_command(cmd_name)
 
-    def format_commands(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        """List the commands with their summaries; for verbs, without importing their
-        functions.
-        """
-        rows = sorted(VERBS.items())
-        if self.name != "litebert":
-            commands = [
-                (name, self.get_command(ctx, name)) for name in self.list_commands(ctx)
-            ]
-            rows = [
-                (name, command.get_short_help_str(limit=200))
-                for name, command in commands
-                if command
-            ]
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their summaries, without importing their functions."""
+        rows = {name: verb.summary for name, verb in VERBS.items()} | COMMANDS
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl(sorted(rows.items()))
+
+
+class Group(click.Group):
+    """The commands with the same first word, such as those of a corpus."""
+
+    def __init__(self, name: str) -> None:
+        summary = COMMANDS[name]
+        super().__init__(name, help=f"{summary[0].upper()}{summary[1:]}.")
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        words = [name.partition(" ") for name in HOMES]
+        return sorted(second for first, _, second in words if first == self.name)
+
+    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
+        name = f"{self.name} {cmd_name}"
+        if name not in HOMES:
+            return None
+        from litebert.cli.command import command_of
+
+        return command_of(function_of(name), cmd_name)
 
 
 @click.group(

@@ -27,15 +27,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeAlias
 
 import numpy as np
-from pydantic_core import to_jsonable_python
 
+from litebert.cli.command import as_json
+from litebert.cli.rows import Numbered
 from litebert.errors import LitebertError, disk_errors
 from litebert.files import Json, open_log, remove_log, require_new, write_stream
 from litebert.hub import hash_model
 from litebert.inference.model import Model
-from litebert.inference.verbs import Row, Verb
+from litebert.inference.verb import Row, Verb
 
-Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
 Answered: TypeAlias = tuple[int, "Row | LitebertError", Any]
 """A row with its number in the input, and its answer, or the error that explains why
 there is none.
@@ -62,7 +62,6 @@ class AnswerFile:
     ) -> None:
         self._path = path
         self._write = _writer_of(path, verb)
-        self._verb = verb
         self._force = force
         self._unfinished = path.with_name(f"{path.name}.unfinished")
         begun_by: dict[str, Json] = {
@@ -124,7 +123,7 @@ class AnswerFile:
         """Append answered rows."""
         lines = []
         for number, row, answer in chunk:
-            record = record_of(self._verb, number, answer) | {"of": _digest_of(row)}
+            record = record_of(number, answer) | {"of": _digest_of(row)}
             # 4 bytes per number instead of 20
             if self._path.suffix == ".npy" and "answer" in record:
                 vector = np.asarray(answer, "<f4").tobytes()
@@ -154,11 +153,11 @@ class AnswerFile:
             self._log.flush()
 
 
-def record_of(verb: Verb, number: int, answer: Any) -> dict[str, Any]:
+def record_of(number: int, answer: Any) -> dict[str, Any]:
     """Return the record to write for a row: its number with its answer or its error."""
     if isinstance(answer, LitebertError):
         return {"row": number, "error": answer.what}
-    return {"row": number, "answer": to_jsonable_python(verb.plain(answer))}
+    return {"row": number, "answer": as_json(answer)}
 
 
 # ---- the unfinished file -------------------------------------------------------------
@@ -216,7 +215,7 @@ _Writer: TypeAlias = Callable[[Path], Iterator[bytes]]
 def _writer_of(path: Path, verb: Verb) -> _Writer:
     """Return what writes the format of an output, by the end of its name."""
     formats: dict[str, _Writer] = {".jsonl": _jsonl, ".csv": _csv}
-    if verb.name == "embed":
+    if verb.answer_type == list[float]:
         formats[".npy"] = _npy
     if path.suffix not in formats or path.is_dir():
         raise LitebertError(

@@ -268,20 +268,11 @@ def show_json(value: Any, *, indent: int | None = None) -> None:
     """Print a value, or what its `as_json` returns unless this is None; with --json,
     stdout gets nothing else.
     """
-    from pydantic_core import to_jsonable_python
-
-    if hasattr(value, "as_json") and (value := value.as_json()) is None:
+    plain = as_json(value)
+    if plain is None:
         return
     try:
-        show(
-            json.dumps(
-                value,
-                ensure_ascii=False,
-                allow_nan=False,
-                indent=indent,
-                default=to_jsonable_python,
-            )
-        )
+        show(json.dumps(plain, ensure_ascii=False, allow_nan=False, indent=indent))
     except ValueError as error:
         advice = (
             "print it without --json, and check the weights and the data for damage"
@@ -289,6 +280,19 @@ def show_json(value: Any, *, indent: int | None = None) -> None:
         raise NonFiniteError(
             "LB-928", "a result is NaN or infinity, which JSON cannot hold", next=advice
         ) from error
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as JSON can hold it: what its `as_json` returns, if it has that;
+    arrays become lists.
+    """
+    from pydantic_core import to_jsonable_python
+
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if hasattr(value, "as_json"):
+        value = value.as_json()
+    return to_jsonable_python(value, fallback=lambda array: array.tolist())
 
 
 # ---- parsing words into values -------------------------------------------------------

@@ -26,22 +26,14 @@ from pydantic import JsonValue, TypeAdapter
 from typing_extensions import TypedDict
 
 from litebert import cpu
-from litebert.answers import (
-    Choice,
-    Classification,
-    Filling,
-    Join,
-    Order,
-    Score,
-    Shown,
-    SpanFound,
-    Tagging,
-)
+from litebert.answers import Shown
 from litebert.cli import HOMES, cli, function_of
 from litebert.cli.command import show, show_json
 from litebert.config import AlbertConfig
 from litebert.errors import as_litebert_error, free_bytes, no_such_name
 from litebert.files import format_bytes
+from litebert.inference.verb import Verb
+from litebert.plugins import VERBS
 
 
 def help(  # noqa: A001
@@ -83,57 +75,57 @@ class SkippedRow(TypedDict):  # a row of a file without an answer, and why
     error: str
 
 
-class Cosine(TypedDict):  # how similar two texts are
-    cosine: float
-
-
-OUTPUTS: dict[str, Any] = {
-    "answer": list[SpanFound],
-    "choose": Choice,
-    "classify": list[Classification],
-    "embed": list[list[float]],
-    "fill": list[Filling] | list[list[Filling]],
-    "order": Order | list[Join],
-    "score": list[Score],
-    "similar": Cosine,
-    "tag": list[Tagging],
-}
-"""The `--json` output of the verbs for typed texts; for a file, they print a line per
-row.
-"""
-
-
 def schema_of(command: str) -> dict[str, JsonValue]:
     """Return the JSON Schema of a command's `--json` output, from the return type of
-    its function or `as_json`.
+    its function or `as_json`; for a verb, from the type of its answers.
     """
-    plain: list[Any] = (
-        [OUTPUTS[command], AnsweredRow, SkippedRow] if command in OUTPUTS else []
-    )
+    printed = list[Any]()
     if command in HOMES:
-        returned = get_type_hints(function_of(command), include_extras=True).get(
-            "return"
+        hints = get_type_hints(function_of(command), include_extras=True)
+        printed = _printed_types(hints.get("return"))
+    elif command in VERBS:
+        printed = [*_typed_answers(VERBS[command]), AnsweredRow, SkippedRow]
+    if not printed:
+        raise no_such_name(
+            "LB-887",
+            f"litebert {command} prints no JSON",
+            command,
+            list(VERBS),
+            next="litebert help --schema fill",
         )
-        if get_origin(returned) is Iterator:
-            (returned,) = get_args(returned)
-        for each in (
-            get_args(returned)
-            if get_origin(returned) in (Union, UnionType)
-            else [returned]
-        ):
-            if as_json := getattr(each, "as_json", None):
-                found = get_type_hints(as_json)["return"]
-                # for Shown[Built], Built
-                plain.append(get_args(each)[0] if isinstance(found, TypeVar) else found)
-            elif each not in (NoneType, None, str):
-                plain.append(each)
-    if not plain:
-        what = f"litebert {command} prints no JSON"
-        advice = "litebert help --schema fill"
-        raise no_such_name("LB-887", what, command, OUTPUTS, next=advice)
-    any_of: Any = Union[tuple(plain)]  # noqa: UP007
+    any_of: Any = Union[tuple(printed)]  # noqa: UP007
     adapter: TypeAdapter[object] = TypeAdapter(any_of)
     return adapter.json_schema(mode="serialization")
+
+
+def _typed_answers(verb: Verb) -> list[Any]:
+    """Return what a verb prints for typed texts: one answer, a list, or either."""
+    any_of: Any = Union[tuple(_printed_types(verb.answer_type))]  # noqa: UP007
+    if verb.takes_list or verb.lists_one:
+        return [list[any_of]]
+    if "text" in verb.inputs:
+        return [any_of, list[any_of]]
+    return [any_of]
+
+
+def _printed_types(returned: Any) -> list[Any]:
+    """Return the types of the JSON that is printed for values of a type."""
+    if get_origin(returned) is Iterator:
+        (returned,) = get_args(returned)
+    is_union = get_origin(returned) in (Union, UnionType)
+    alternatives = get_args(returned) if is_union else [returned]
+    printed = list[Any]()
+    for alternative in alternatives:
+        convert = getattr(alternative, "as_json", None)
+        if convert is None:
+            if alternative not in (NoneType, None, str):
+                printed.append(alternative)
+            continue
+        converted = get_type_hints(convert)["return"]
+        if isinstance(converted, TypeVar):  # for Shown[Built], Built
+            converted = get_args(alternative)[0]
+        printed.append(converted)
+    return printed
 
 
 # ---- litebert doctor -----------------------------------------------------------------
@@ -241,7 +233,7 @@ def _train_and_answer() -> None:
     """
     import torch
 
-    from litebert.inference import Model
+    from litebert.inference.model import Model
     from litebert.nn import AlbertForPretraining, Batch
 
     config = AlbertConfig(

@@ -1,23 +1,26 @@
-"""The verbs of a model on texts, files of texts and standard input, made from
-`inference.verbs`.
+"""The verbs of a model as commands, for texts, files of texts and standard input.
+
+Each command is made from the record of its verb (`litebert.inference.verb`): this
+module knows no verb by name.
 """
 
-import os
+import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_args
 
 import click
 from annotated_types import Ge
 
 from litebert.answers import Explanation, Match, Shown
 from litebert.api.settings import Quiet, progress
-from litebert.cli.answer_file import Answered, AnswerFile, Numbered, record_of
+from litebert.cli.answer_file import Answered, AnswerFile, record_of
 from litebert.cli.command import (
     TextCommand,
     argument,
@@ -29,20 +32,29 @@ from litebert.cli.command import (
     show,
     show_json,
 )
+from litebert.cli.rows import (
+    Numbered,
+    Reading,
+    count_rows,
+    find_source,
+    find_sources,
+    no_text,
+)
 from litebert.config import DeviceName, InferencePrecision
 from litebert.errors import LitebertError, RequestError, format_count, say
+from litebert.files import Json
 from litebert.hub import PACKAGED
 from litebert.inference.model import Model
-from litebert.inference.verbs import CHOICES, Row, Verb
+from litebert.inference.verb import CHOICES, Row, Verb
 from litebert.plugins import VERBS
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
 from litebert.runs import Run
-from litebert.tasks.own.columns import HEADERS, SYNONYMS
-from litebert.tasks.own.layouts import DELIMITED, SUFFIXES, note_encoding, open_table
 
 CHUNK = 256  # rows that are answered, and written, together
-Answering: TypeAlias = Callable[[list[Row]], Sequence[Any]]
+MAX_OPTIONAL = 3  # columns that help names, such as those of choices
+MAX_SHOWN = 5  # rows without an answer that stderr lists
+Answering: TypeAlias = Callable[[Iterable[Row]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -65,17 +77,17 @@ class Loading:
         """Load the model; print its name, and notes on what its files leave uncertain,
         on stderr.
         """
-        found = Model.load(
+        model = Model.load(
             self.model,
             device=self.device,
             precision=self.precision,
             depth=self.depth,
         )
-        say(f"model: {PACKAGED if self.model is None else found.source}")
-        found.remark = say
-        for doubt in found.notes:
+        say(f"model: {PACKAGED if self.model is None else model.source}")
+        model.remark = say
+        for doubt in model.notes:
             say(f"note: {doubt}")
-        return found
+        return model
 
 
 @dataclass(frozen=True)
@@ -95,517 +107,481 @@ class Bulk:
     as_json: Annotated[bool, "--json", "Print JSON; for files, one per line."] = False
 
 
-TYPED: dict[str, list[click.Parameter]] = {
-    **{
-        name: [argument("first", str), argument("second", str | None, None)]
-        for name in ("order", "similar")
-    },
-    "classify": [
-        argument("texts", tuple[str, ...]),
-        option(
-            "pairs",
-            Annotated[tuple[str, ...], "--pair", "Second text, one for each TEXT."],
-            (),
-        ),
-    ],
-    "answer": [
-        argument("question", str),
-        *either("context", Annotated[str, "The text that contains the answer."]),
-        option("file", Annotated[Path | None, "A file that contains this text."], None),
-    ],
-    "choose": [
-        argument("question", str),
-        argument("choices", tuple[str, ...], ()),
-        option(
-            "context",
-            Annotated[str | None, "The text that the question is about."],
-            None,
-        ),
-    ],
-}
-"""The arguments of the verbs that take more than a list of texts."""
-
-EXAMPLES: dict[str, str] = {
-    "fill": (
-        """
-litebert fill "The cat sat on the [MASK]."
-litebert fill blanks.txt --output filled.jsonl"""
-    ),
-    "score": (
-        """
-litebert score "The cat sat on the mat." "The mat sat on the cat."
-litebert score reviews.csv --column text=body --output scores.jsonl"""
-    ),
-    "order": (
-        """
-litebert order "He opened the door." "Nobody was there." --model runs/mine
-litebert order pairs.csv --column first=before --column second=after --model runs/mine"""
-    ),
-    "embed": (
-        """
-litebert embed "a cat" "a dog"
-litebert embed reviews.csv --column body --output vectors.npy"""
-    ),
-    "similar": (
-        """
-litebert similar "a cat" "a kitten"
-litebert similar pairs.csv --column first=before --column second=after"""
-    ),
-    "classify": (
-        """
-litebert classify "A fine film." "Dull." --model runs/sst2
-litebert classify "It rains." --pair "It is wet." --model runs/rte --json
-litebert classify reviews.csv --column body --model runs/sst2 --output answers.jsonl"""
-    ),
-    "tag": (
-        """
-litebert tag "Ada Lovelace lived in London." --model runs/names
-litebert tag "He left." "She stayed." --model runs/names --json"""
-    ),
-    "answer": (
-        """
-litebert answer "Who left?" "Ada left at noon." --model runs/squad
-litebert answer questions.csv --file report.txt --model runs/squad --output answers.jsonl"""
-    ),
-    "choose": (
-        """
-litebert choose "The sky is _ ." blue green --context "A clear day." --model runs/race
-litebert choose questions.csv --column choice1=A --column choice2=B --model runs/race"""
-    ),
-}
+# ---- the command of a verb -----------------------------------------------------------
 
 
-def verb_command(name: str) -> click.Command:
-    """Return the command of a verb: its arguments, and the options of its method, of
+def verb_command(verb_name: str) -> click.Command:
+    """Return the command of a verb: its texts, and the options of its function, of
     loading and of files.
     """
-    verb = VERBS[name]
-    method = getattr(Model, name)
-    hints = get_type_hints(method, include_extras=True)
-    params = [*TYPED.get(name, [argument("texts", tuple[str, ...])])]
-    params += [
-        option(each.name, hints[each.name], each.default)
-        for each in verb.options.values()
-    ]
+    verb: Verb = VERBS[verb_name]
+    params = _arguments(verb)
+    for name, parameter in verb.options.items():
+        params.append(option(name, verb.hints[name], parameter.default))
     params += [*options_of(Loading), *options_of(Bulk)]
 
-    def run(**given: Any) -> None:
-        if "context_option" in given:
-            given["context"] = choose_given("context", given, is_needed=False)
-        loading = Loading(
-            **{each.name: given.pop(each.name) for each in fields(Loading)}
-        )
-        bulk = Bulk(**{each.name: given.pop(each.name) for each in fields(Bulk)})
-        _answer(
-            verb, loading, bulk, {each: given.pop(each) for each in verb.options}, given
-        )
+    def run(**values: Any) -> None:
+        if "context_option" in values:
+            context = choose_given("context", values, is_needed=False)
+            values["context"] = context
+        loading = Loading(**_take(values, _names_of(Loading)))
+        bulk = Bulk(**_take(values, _names_of(Bulk)))
+        options = _take(values, verb.options)
+        _run(verb, loading, bulk, options, values)
 
-    columns = f"Columns of a file: {', '.join(verb.roles[: verb.num_needed])}"
-    if len(verb.roles) > verb.num_needed:
-        columns += f"; optional: {', '.join(verb.roles[verb.num_needed : 4])}"
+    return TextCommand(verb.name, callback=run, params=params, help=_help(verb))
+
+
+def _names_of(record: type) -> list[str]:
+    return [each.name for each in fields(record)]
+
+
+def _take(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Remove these values and return them."""
+    return {name: values.pop(name) for name in names}
+
+
+def _arguments(verb: Verb) -> list[click.Parameter]:
+    """Return the parameters for what a verb reads; all but the first may be missing,
+    since the first may name a file.
+    """
+    params: list[click.Parameter] = []
+    for name in verb.inputs:
+        if name in ("text", "texts"):
+            params.append(argument("texts", tuple[str, ...]))
+        elif name == "pairs":
+            meaning = "Second text, one for each TEXT."
+            seconds = Annotated[tuple[str, ...], "--pair", meaning]
+            params.append(option(name, seconds, ()))
+        elif name == "choices":
+            params.append(argument(name, tuple[str, ...], ()))
+        elif name == "context":
+            notes = get_args(verb.hints[name])[1:]
+            if name in verb.needed:
+                params += either(name, Annotated[str, *notes])
+                of_file = Annotated[Path | None, "A file that contains this text."]
+                params.append(option("file", of_file, None))
+            else:
+                params.append(option(name, Annotated[str | None, *notes], None))
+        elif params:
+            params.append(argument(name, str | None, None))
+        else:
+            params.append(argument(name, str))
+    return params
+
+
+def _help(verb: Verb) -> str:
+    """Return the help of a verb: what it does, the columns of a file, examples."""
+    about = verb.help or inspect.cleandoc(verb.call.__doc__ or verb.summary)
+    columns = f"Columns of a file: {', '.join(verb.needed)}"
+    optional = [role for role in verb.roles if role not in verb.needed]
+    if optional:
+        columns += f"; optional: {', '.join(optional[:MAX_OPTIONAL])}"
     columns += ". Use - for standard input."
-    text = "\n\n".join(
-        [help_of(method.__doc__ or ""), columns, help_of(EXAMPLES[name])]
-    )
-    return TextCommand(name, callback=run, params=params, help=text)
+    examples = [f"litebert {command}" for command in commands_of(verb)]
+    return "\n\n".join([help_of(about), columns, help_of("\n".join(examples))])
 
 
-def _answer(
+def commands_of(verb: Verb) -> tuple[str, ...]:
+    """Return the examples of a verb for the shell, without `litebert`."""
+    return verb.commands or (verb.in_shell,)
+
+
+# ---- answering -----------------------------------------------------------------------
+
+
+def _run(
     verb: Verb,
     loading: Loading,
     bulk: Bulk,
     options: dict[str, Any],
-    typed: dict[str, Any],
+    words: dict[str, Any],
 ) -> None:
     """Answer typed texts in the terminal; answer rows of files, or texts with --output,
-    in chunks.
+    one after the other.
     """
-    sources, rows, shared = _read_words(verb, typed)
-    if bulk.columns and not sources:
-        flag = "--column"
-        received = " ".join(bulk.columns)
+    asked = _read_words(verb, words)
+    if bulk.columns and not asked.sources:
         raise RequestError(
             "LB-916",
-            f"{flag} has no effect without a file",
-            received=received,
-            next=f"omit {flag}",
+            "--column has no effect without a file",
+            received=" ".join(bulk.columns),
+            next="omit --column",
         )
     model = loading.load()
-    answer = partial(verb.answer, model, **options)
-    if rows and bulk.output is None:
-        _answer_typed(verb, model, rows, answer, as_json=bulk.as_json)
-        return
-
-    total: int | None = len(rows)
-    numbered: Iterator[Numbered] = iter(enumerate(rows, 1))
-    if sources:
-        run = Run.of(model.source)
-        # of the table that the model was trained on
-        columns = run.file.data.get("columns") if run else None
-        trained = (
-            dict(str(each).split("=", 1) for each in columns)
-            if isinstance(columns, list)
-            else {}
-        )
-        total = _count_rows(sources)
-        numbered = rows_of(sources, bulk.columns, verb, shared, trained)
-    if bulk.output and bulk.output.resolve() in [
-        Path(source.location).resolve() for source in sources
-    ]:
-        what = f"the output {bulk.output} would replace the input"
-        raise LitebertError("LB-949", what, next="choose another --output")
-    num_before = 0
-    num_rows = 0
-    bad = list[tuple[int, LitebertError]]()
-    write: Callable[[Sequence[Answered]], None]
-    with ExitStack() as stack:
-        if bulk.output is None:
-            write = partial(_print_rows, verb, as_json=bulk.as_json)
-            # printed rows show the progress
-            is_quiet = bulk.quiet or sys.stdout.isatty()
-        else:
-            command = {
-                "options": options,
-                "precision": model.precision,
-                "depth": loading.depth,
-            }
-            opened = AnswerFile(
-                bulk.output,
-                verb,
-                model,
-                {**command, "columns": list(bulk.columns)},
-                force=bulk.force,
-            )
-            file = stack.enter_context(opened)
-            numbered = file.resume(numbered)
-            write = file.write
-            is_quiet = bulk.quiet
-            if num_before := file.num_done:
-                say(f"resuming after {format_count(num_before, 'row')}")
-                total = None if total is None else max(0, total - num_before)
-        advance = stack.enter_context(
-            progress("rows answered", total=total, is_quiet=is_quiet)
-        )
-        for chunk in answer_rows(numbered, verb, answer):
-            write(chunk)
-            num_rows += len(chunk)
-            bad += [
-                (number, found)
-                for number, _, found in chunk
-                if isinstance(found, LitebertError)
-            ]
-            advance(len(chunk))
-    for number, error in bad[:5]:
-        say(
-            f"row {number} skipped:"
-            f" {error.what}{f' ({error.received})' if error.received else ''}"
-        )
-    if bulk.output or bad:
-        skipped = f", {len(bad):,} of them skipped" if bad else ""
-        say(
-            f"{format_count(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}"
-        )
-    if bad and len(bad) == num_rows and not num_before:
-        advice = (
-            f"correct the rows, or choose another column: --column {verb.roles[0]}=NAME"
-        )
-        raise LitebertError(
-            "LB-940", "no row has an answer", received=bad[0][1].what, next=advice
-        )
+    answering = partial(verb.answer, model, **options)
+    if asked.sources or bulk.output is not None:
+        _answer_rows(verb, model, asked, answering, loading, bulk, options)
+    else:
+        _answer_typed(verb, model, asked.rows, answering, as_json=bulk.as_json)
 
 
 def _answer_typed(
-    verb: Verb, model: Model, rows: list[Row], answer: Answering, *, as_json: bool
+    verb: Verb,
+    model: Model,
+    rows: Sequence[Row],
+    answering: Answering,
+    *,
+    as_json: bool,
 ) -> None:
     """Print the answers to typed texts; JSON is one value."""
-    if verb.name in ("embed", "classify"):
-        seconds = [row["second"] for row in rows if "second" in row]
-        if longer := model.too_long([row["text"] for row in rows], seconds or None):
-            say(
-                "note: longer than the model can read: text"
-                f" {', '.join(str(each + 1) for each in longer)}"
-            )
-    found = answer(rows)
+    if verb.is_cut and verb.takes_list:
+        _note_cut(model, rows)
+    answers = answering(rows)
     if as_json:
-        shown = [verb.plain(each) for each in found]
-        is_list = verb.name in ("score", "classify", "tag", "embed") or len(rows) > 1
-        show_json(shown if is_list else shown[0])
+        listed = list(answers)
+        is_list = verb.takes_list or verb.lists_one or len(listed) > 1
+        show_json(listed if is_list else listed[0])
         return
-    for row, each in zip(rows, found, strict=True):
-        line = verb.line(row, each)  # without the question, which is in the command
-        show(line.partition("\n")[2] if verb.name in ("answer", "choose") else line)
+    for row, answer in zip(rows, answers, strict=True):
+        show(verb.line(row, answer))
+
+
+def _note_cut(model: Model, rows: Sequence[Row]) -> None:
+    """Say which typed texts are longer than the model can read."""
+    texts = [row["text"] for row in rows]
+    seconds = [row["second"] for row in rows if "second" in row]
+    too_long = model.too_long(texts, seconds or None)
+    if too_long:
+        numbers = ", ".join(str(number + 1) for number in too_long)
+        say(f"note: longer than the model can read: text {numbers}")
+
+
+def _answer_rows(
+    verb: Verb,
+    model: Model,
+    asked: "Asked",
+    answering: Answering,
+    loading: Loading,
+    bulk: Bulk,
+    options: dict[str, Any],
+) -> None:
+    """Answer rows, and print the answers or write them to the output."""
+    total: int | None = len(asked.rows)
+    numbered: Iterator[Numbered] = iter(enumerate(asked.rows, 1))
+    if asked.sources:
+        total = count_rows(asked.sources)
+        numbered = Reading(
+            verb.roles,
+            verb.needed,
+            columns=bulk.columns,
+            shared=asked.shared,
+            trained=_trained_columns(model),
+        ).rows(asked.sources)
+    _require_other_output(bulk.output, asked.sources)
+    tally = _Tally()
+    with ExitStack() as stack:
+        write: Callable[[Sequence[Answered]], None]
+        write = partial(_print_rows, verb, as_json=bulk.as_json)
+        # printed rows show the progress
+        is_quiet = bulk.quiet or (bulk.output is None and sys.stdout.isatty())
+        answered: Iterator[list[Answered]]
+        if bulk.output is None:
+            answered = answer_rows(numbered, verb, answering)
+        else:
+            command: dict[str, Json] = {
+                "options": options,
+                "precision": model.precision,
+                "depth": loading.depth,
+                "columns": list(bulk.columns),
+            }
+            file = stack.enter_context(
+                AnswerFile(bulk.output, verb, model, command, force=bulk.force)
+            )
+            write = file.write
+            answered = _answer_remaining(numbered, verb, answering, file)
+            tally.num_before = file.num_done
+            if file.num_done:
+                say(f"resuming after {format_count(file.num_done, 'row')}")
+            if total is not None:
+                total = max(0, total - file.num_done)
+        advance = stack.enter_context(
+            progress("rows answered", total=total, is_quiet=is_quiet)
+        )
+        for chunk in answered:
+            write(chunk)
+            tally.add(chunk)
+            advance(len(chunk))
+    tally.tell(verb, bulk.output)
+
+
+def _trained_columns(model: Model) -> dict[str, str]:
+    """Return the columns, by role, of the table that the model was trained on."""
+    run = Run.of(model.source)
+    columns = None if run is None else run.file.data.get("columns")
+    if not isinstance(columns, list):
+        return {}
+    pairs = [str(column).partition("=") for column in columns]
+    return {role: name for role, _, name in pairs}
+
+
+def _require_other_output(output: Path | None, sources: Sequence[Source]) -> None:
+    """Raise if the output is one of the inputs."""
+    if output is None:
+        return
+    places = [Path(source.location).resolve() for source in sources]
+    if output.resolve() in places:
+        raise LitebertError(
+            "LB-949",
+            f"the output {output} would replace the input",
+            next="choose another --output",
+        )
+
+
+@dataclass
+class _Tally:
+    """How many rows were answered, and those that could not be."""
+
+    num_before: int = 0  # answered by an earlier command, which this one continues
+    num_rows: int = 0
+    num_bad: int = 0
+    first_bad: list[tuple[int, LitebertError]] = field(default_factory=list)
+
+    def add(self, chunk: Sequence[Answered]) -> None:
+        self.num_rows += len(chunk)
+        for number, _, answer in chunk:
+            if isinstance(answer, LitebertError):
+                self.num_bad += 1
+                if len(self.first_bad) < MAX_SHOWN:
+                    self.first_bad.append((number, answer))
+
+    def tell(self, verb: Verb, output: Path | None) -> None:
+        """Say what happened; raise if no row has an answer."""
+        for number, error in self.first_bad:
+            received = f" ({error.received})" if error.received else ""
+            say(f"row {number} skipped: {error.what}{received}")
+        if output is not None or self.num_bad:
+            skipped = f", {self.num_bad:,} of them skipped" if self.num_bad else ""
+            place = f": {output}" if output is not None else ""
+            say(f"{format_count(self.num_rows, 'row')}{skipped}{place}")
+        if self.num_bad and self.num_bad == self.num_rows and not self.num_before:
+            _, error = self.first_bad[0]
+            raise LitebertError(
+                "LB-940",
+                "no row has an answer",
+                received=error.what,
+                next="correct the rows, or choose another column: --column"
+                f" {verb.roles[0]}=NAME",
+            )
 
 
 def _print_rows(verb: Verb, chunk: Sequence[Answered], *, as_json: bool) -> None:
     """Print answered rows; JSON is one value per row."""
-    for number, row, found in chunk:
+    for number, row, answer in chunk:
         if as_json:
-            show_json(record_of(verb, number, found))
+            show_json(record_of(number, answer))
         elif not isinstance(row, LitebertError) and not isinstance(
-            found, LitebertError
+            answer, LitebertError
         ):
-            show(verb.line(row, found))
+            if verb.title:
+                show(row[verb.title])
+            show(verb.line(row, answer))
 
 
-# ---- arguments: typed texts, or files ------------------------------------------------
+# ---- typed texts, or files -----------------------------------------------------------
 
 
-def _read_words(
-    verb: Verb, given: dict[str, Any]
-) -> tuple[list[Source], list[Row], Row]:
-    """Return the files named by the arguments, or the typed rows; and the parts that
-    all rows of files share.
+@dataclass(frozen=True)
+class Asked:
+    """What the words of a command ask: files, with the parts that all of their rows
+    share, or typed rows.
     """
-    texts, pairs, choices = (
-        given.pop(name, ()) for name in ("texts", "pairs", "choices")
-    )
-    context, file = (given.pop(name, None) for name in ("context", "file"))
-    typed = {role: word for role, word in given.items() if word is not None}
-    example = EXAMPLES[verb.name].split("\n")[1]
-    needed = verb.roles[: verb.num_needed]
-    if context is not None and file is not None:
-        both = "a question needs one text that contains its answer"
-        raise RequestError(
-            "LB-535", both, received="both --context and --file", next=example
-        )
+
+    sources: Sequence[Source] = ()
+    shared: Row = field(default_factory=dict)
+    rows: Sequence[Row] = ()
+
+
+def _read_words(verb: Verb, words: dict[str, Any]) -> Asked:
+    """Return what the arguments of a command ask."""
+    arguments = {name: value for name, value in words.items() if value is not None}
+    file = arguments.pop("file", None)
     if file is not None:
-        context = "\n".join(
-            line for _, line in inputs.read_lines(inputs.find_file(file))
-        )
-        if not context.strip():
-            raise LitebertError(
-                "LB-310", f"{file} is empty", expected="a text", next=f"ls -l {file}"
+        if "context" in arguments:
+            raise RequestError(
+                "LB-535",
+                "a question needs one text that contains its answer",
+                received="both --context and --file",
+                next=_example(verb),
             )
+        arguments["context"] = _read_text(file)
+    context = arguments.get("context")
     shared = {} if context is None else {"context": context}
-    words = [*texts, *typed.values(), *choices]
-    sources = find_sources(words)
-    if pairs and (sources or len(pairs) != len(texts)):
-        received = (
-            f"{len(words)} texts or files and {len(pairs)} --pair; for a file, use"
-            " --column second=NAME instead"
-        )
-        raise LitebertError(
+    pairs = arguments.get("pairs", ())
+    typed = list[str]()  # the words that may name files
+    for name, value in arguments.items():
+        if name not in ("context", "pairs"):
+            typed += [value] if isinstance(value, str) else value
+    sources = find_sources(typed)
+    if pairs and (sources or len(pairs) != len(typed)):
+        raise RequestError(
             "LB-946",
             "each typed text needs one --pair",
-            received=received,
-            next=example,
+            received=f"{len(typed)} texts or files and {len(pairs)} --pair; for a"
+            " file, use --column second=NAME instead",
+            next=_example(verb),
         )
     if sources:
-        return sources, [], shared
-    rows = [{"text": text} for text in texts]
-    for row, second in zip(rows, pairs, strict=False):
-        row["second"] = second
-    if len(choices) > len(CHOICES):
-        what = f"a question has {len(choices)} choices"
-        expected = f"at most {len(CHOICES)}"
-        raise RequestError("LB-912", what, expected=expected, next=example)
-    if typed:
-        rows = [typed | dict(zip(CHOICES, choices, strict=False)) | shared]
-    for row in rows:
-        if wrong := [
-            name for name in needed if name not in row or not row[needed[0]].strip()
-        ]:
-            how = (
-                " (CONTEXT, or --file FILE)"
-                if "context" in needed
-                else " text" * (needed[0] == "first")
-            )
-            received = " and ".join(filter(str.strip, words))[:200] or "a blank"
-            raise RequestError(
-                "LB-947",
-                f"{verb.name} needs a {wrong[0]}{how}",
-                received=received,
-                next=example,
-            )
-    return [], list(rows), shared
-
-
-ROWS = (".txt", *SUFFIXES)  # the kinds of files with rows to answer
-
-
-def find_sources(words: Sequence[str]) -> list[Source]:
-    """Return the files that words name, "-" for standard input, or none if they are
-    texts; raise for a mixture.
-    """
-    there = list(map(_names_a_file, words))
-    if any(there) and not all(there):
-        received = (
-            f"the file {words[there.index(True)]} and the text"
-            f" {words[there.index(False)]!r}"
-        )
+        return Asked(sources, shared)
+    if len(arguments.get("choices", ())) > len(CHOICES):
         raise RequestError(
-            "LB-948",
-            "files and texts cannot be mixed",
-            received=received,
-            next="use two commands",
+            "LB-912",
+            f"a question has {len(arguments['choices'])} choices",
+            expected=f"at most {len(CHOICES)}",
+            next=_example(verb),
         )
-    return [_find(word) for word in words] if any(there) else []
+    rows = verb.rows(arguments)
+    for row in rows:
+        _require_parts(verb, row, typed)
+    return Asked(rows=rows)
 
 
-def _names_a_file(word: str) -> bool:
-    """Return whether a word is the name of a file, compressed or not; a text of several
-    words may end like one.
-    """
-    kind = word.lower().removesuffix(".gz").removesuffix(".zst")
-    return word == "-" or (
-        kind.endswith(ROWS) and (word.split() == [word] or os.path.isfile(word))  # noqa: PTH113
+def _read_text(file: Path) -> str:
+    """Return the text of a file."""
+    lines = [line for _, line in inputs.read_lines(inputs.find_file(file))]
+    text = "\n".join(lines)
+    if not text.strip():
+        raise LitebertError(
+            "LB-310", f"{file} is empty", expected="a text", next=f"ls -l {file}"
+        )
+    return text
+
+
+def _require_parts(verb: Verb, row: Row, typed: Sequence[str]) -> None:
+    """Raise if a typed row lacks a part, or its first part is blank."""
+    first = verb.needed[0]
+    lacking = [role for role in verb.needed if role not in row]
+    if not lacking and row[first].strip():
+        return
+    role = lacking[0] if lacking else first
+    how = ""
+    if "context" in verb.needed:
+        how = " (CONTEXT, or --file FILE)"
+    elif first == "first":
+        how = " text"
+    received = " and ".join(filter(str.strip, typed))[:200]
+    raise RequestError(
+        "LB-947",
+        f"{verb.name} needs a {role}{how}",
+        received=received or "a blank",
+        next=_example(verb),
     )
 
 
-def _find(word: str) -> Source:
-    return inputs.STANDARD_INPUT if word == "-" else inputs.find_input(word, ROWS)
+def _example(verb: Verb) -> str:
+    return f"litebert {commands_of(verb)[0]}"
 
 
-# ---- the rows of files ---------------------------------------------------------------
-
-
-def _count_rows(sources: Sequence[Source]) -> int | None:
-    """Estimate the number of rows in files by their lines; return None if the lines
-    cannot be counted.
-    """
-    if any(
-        each is inputs.STANDARD_INPUT or each.kind in inputs.COMPACT or each.compression
-        for each in sources
-    ):
-        return None
-    num_lines = sum(
-        piece.count(b"\n") for each in sources for piece in inputs.read_pieces(each)
-    )
-    return max(0, num_lines - sum(each.kind in DELIMITED for each in sources))
-
-
-def rows_of(
-    sources: Sequence[Source],
-    columns: Sequence[str],
-    verb: Verb,
-    shared: Row,
-    trained: Mapping[str, str],
-) -> Iterator[Numbered]:
-    """Yield the rows of files, numbered from 1 across all files.
-
-    A row is a line of a text file, where blank lines are skipped, or a record of a
-    table, not counting its header. `columns` are choices such as text=body, or just
-    body for the first role. `shared` are parts for all rows that lack them. `trained`
-    are the columns, by role, of the table that the model was trained on.
-    """
-    roles = verb.roles
-    chosen = dict[str, str]()
-    has_header = None
-    for choice in columns:
-        if choice in HEADERS:
-            has_header = HEADERS[choice]
-            continue
-        role, _, name = (
-            choice.partition("=") if "=" in choice else (roles[0], "", choice)
-        )
-        role = SYNONYMS.get(role, role)
-        if role not in roles or not name:
-            known = ", ".join(roles[:4]) + ", …" * (len(roles) > 4)
-            what = f"{choice} does not choose a column"
-            wanted = f"NAME, header=no, or ROLE=NAME of {known}"
-            raise RequestError(
-                "LB-915", what, expected=wanted, next=f"--column {roles[0]}=NAME"
-            )
-        chosen[role] = name
-    before = number = 0
-    for source in sources:
-        table = None
-        if source.kind != ".txt":
-            table = open_table(source.name, has_header=has_header)
-            if has_header is None and not set(chosen.values()) <= set(table.columns):
-                # a chosen name must be in a header
-                table = open_table(source.name, has_header=True)
-        elif source is not inputs.STANDARD_INPUT:
-            source = inputs.recognize_encoding(source)
-        note_encoding(table.source if table else source)
-        there = table.columns if table else (roles[0],)
-        # a role's column: the chosen one, that of the training, the one with the name
-        # of the role, or a synonym
-        usual = [
-            *((role, name) for name, role in SYNONYMS.items() if role not in there),
-            *trained.items(),
-        ]
-        names = {role: role for role in roles} | {
-            role: name for role, name in usual if role in roles and name in there
-        }
-        if table:
-            names |= chosen
-        needed = [role for role in roles[: verb.num_needed] if role not in shared]
-        for role in (*needed, *chosen) if table else needed:
-            if names[role] not in there:
-                what = f"{source.name} has no column {names[role]}"
-                do = "correct" if role in chosen else "add"
-                received = ", ".join(map(str, there))[:200] + " only, one per line" * (
-                    table is None
-                )
-                raise RequestError(
-                    "LB-944", what, received=received, next=f"{do} --column {role}=NAME"
-                )
-        for number, (place, row) in enumerate(
-            table.scan() if table else inputs.read_lines(source), before + 1
-        ):
-            if isinstance(row, str):
-                if row.strip():
-                    yield number, {**shared, roles[0]: row}
-            elif isinstance(row, LitebertError):
-                yield number, row
-            else:
-                cells = {
-                    role: row.get(name) for role, name in names.items() if name in there
-                }
-                # a part that is not needed may be empty, such as the third of two
-                # choices
-                filled = {
-                    role: cell
-                    for role, cell in cells.items()
-                    if role in needed or cell not in (None, "")
-                }
-                texts = {
-                    role: cell for role, cell in filled.items() if isinstance(cell, str)
-                }
-                empty = next(
-                    (names[role] for role in filled if role not in texts), None
-                )
-                what = f"{source.place(place)} has no text in column {empty}"
-                yield number, {**shared, **texts} if empty is None else _no_text(what)
-        before = number
-
-
-def _no_text(what: str) -> LitebertError:
-    return LitebertError("LB-945", what, next="correct or delete the row")
-
-
-# ---- answers -------------------------------------------------------------------------
+# ---- the answers to rows -------------------------------------------------------------
 
 
 def answer_rows(
-    rows: Iterable[Numbered], verb: Verb, answer: Answering
+    rows: Iterator[Numbered], verb: Verb, answering: Answering
 ) -> Iterator[list[Answered]]:
-    """Yield answers in order, a chunk at a time; a row that cannot be answered gets an
+    """Yield answers in order, some rows at a time; a row that cannot be answered gets an
     error.
     """
-    remaining = iter(rows)
-    while chunk := list(islice(remaining, CHUNK)):
-        good: dict[int, Row] = {}
-        found: dict[int, Any] = {}
-        for number, row in chunk:
-            if isinstance(row, LitebertError):
-                found[number] = row
-            elif row[verb.roles[0]].strip():
-                good[number] = row
-            else:  # an answer would be meaningless
-                found[number] = _no_text(f"the {verb.roles[0]} is blank")
-        try:
-            found |= zip(good, answer(list(good.values())) if good else (), strict=True)
-        except RequestError:  # the request is wrong, and so it is for every row
-            raise
-        except LitebertError:  # one of the rows is refused: answer each separately
-            for number, row in good.items():
-                try:
-                    found[number] = answer([row])[0]
-                except LitebertError as error:
-                    found[number] = error
-        yield [(number, row, found[number]) for number, row in chunk]
+    if verb.is_stream:
+        return _answer_stream(rows, verb, answering)
+    return _answer_chunks(rows, verb, answering)
+
+
+def _error_of(verb: Verb, row: Row | LitebertError) -> LitebertError | None:
+    """Return why a row cannot be answered; a blank text has no meaningful answer."""
+    if isinstance(row, LitebertError):
+        return row
+    if not row[verb.roles[0]].strip():
+        return no_text(f"the {verb.roles[0]} is blank")
+    return None
+
+
+def _answer_chunks(
+    rows: Iterator[Numbered], verb: Verb, answering: Answering
+) -> Iterator[list[Answered]]:
+    """Answer many rows together."""
+    while chunk := list(islice(rows, CHUNK)):
+        errors = [_error_of(verb, row) for _, row in chunk]
+        good = list[Row]()
+        for (_, row), error in zip(chunk, errors, strict=True):
+            if error is None and not isinstance(row, LitebertError):
+                good.append(row)
+        answers = iter(_answer_each(good, answering))
+        answered = list[Answered]()
+        for (number, row), error in zip(chunk, errors, strict=True):
+            answered.append((number, row, error or next(answers)))
+        yield answered
+
+
+def _answer_each(rows: Sequence[Row], answering: Answering) -> list[Any]:
+    """Return an answer, or an error, for each row."""
+    if not rows:
+        return []
+    try:
+        return list(answering(rows))
+    except RequestError:  # the request is wrong, and so it is for every row
+        raise
+    except LitebertError:  # one of the rows is refused: answer each separately
+        answers = list[Any]()
+        for row in rows:
+            try:
+                answers += answering([row])
+            except LitebertError as error:
+                answers.append(error)
+        return answers
+
+
+def _answer_stream(
+    rows: Iterator[Numbered], verb: Verb, answering: Answering
+) -> Iterator[list[Answered]]:
+    """Answer each row as soon as the verb does; the rows may be endless.
+
+    The verb reads good rows and yields as many answers, in order; it may read ahead.
+    """
+    waiting = deque[Answered]()  # rows that were read; with their errors, or None
+
+    def good_rows() -> Iterator[Row]:
+        for number, row in rows:
+            error = _error_of(verb, row)
+            waiting.append((number, row, error))
+            if error is None and not isinstance(row, LitebertError):
+                yield row
+
+    for answer in answering(good_rows()):
+        answered = _pop_errors(waiting)
+        if not waiting:
+            raise TypeError(f"{verb.name} gives more answers than it has read rows")
+        number, row, _ = waiting.popleft()
+        yield [*answered, (number, row, answer)]
+    answered = _pop_errors(waiting)
+    if waiting:
+        raise TypeError(f"{verb.name} has read {len(waiting)} rows without an answer")
+    if answered:
+        yield answered
+
+
+def _pop_errors(waiting: deque[Answered]) -> list[Answered]:
+    """Remove the rows at the front that cannot be answered, and return them."""
+    errors = list[Answered]()
+    while waiting and waiting[0][2] is not None:
+        errors.append(waiting.popleft())
+    return errors
+
+
+def _answer_remaining(
+    rows: Iterator[Numbered], verb: Verb, answering: Answering, file: AnswerFile
+) -> Iterator[list[Answered]]:
+    """Answer the rows that a file lacks; a stream reads the others again, since its
+    answers may depend on them.
+    """
+    if not verb.is_stream:
+        return answer_rows(file.resume(rows), verb, answering)
+    compared, read_again = tee(rows)
+    file.resume(compared)
+    every_answer = (
+        answer for chunk in answer_rows(read_again, verb, answering) for answer in chunk
+    )
+    remaining = islice(every_answer, file.num_done, None)
+    return ([answer] for answer in remaining)
 
 
 # ---- two verbs that do not answer row by row -----------------------------------------
@@ -627,22 +603,16 @@ def search(
     """
     model = loading.load()
     texts = list[str]()
-    for _, row in rows_of(
-        [_find(str(file))],
-        [column],
-        Verb("search", ("", ""), lambda *_: (), lambda *_: ""),
-        {},
-        {},
-    ):
+    reading = Reading(["text"], ["text"], columns=[column])
+    for _, row in reading.rows([find_source(str(file))]):
         if isinstance(row, LitebertError):
             raise row
         texts.append(row["text"])
     with progress("texts embedded", total=len(texts), is_quiet=quiet) as advance:
         index = model.index(texts, progress=advance)
-    found = list(index.search(query, top=top))
-    return Shown(
-        found, "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in found)
-    )
+    matches = list(index.search(query, top=top))
+    lines = [f"{match.score:7.4f}  {match.text[:100]}" for match in matches]
+    return Shown(matches, "\n".join(lines))
 
 
 def explain(

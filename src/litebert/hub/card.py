@@ -122,10 +122,10 @@ def model_card(
     else:
         able = [verb for verb in VERBS.values() if _can(loaded, verb)]
         does = [verb.purpose for verb in able] or ["gives hidden states"]
-        tags = [verb.head.replace("_", "-") for verb in able]
+        tags = [verb.needs.replace("_", "-") for verb in able]
         pipeline = "fill-mask" if "masked-lm" in tags else ""
         able.append(VERBS["embed"])
-    calls = [verb.examples[1] for verb in able]
+    calls = [verb.in_python for verb in able]
 
     # What is on disk
     tokenizer = loaded.tokenizer
@@ -178,12 +178,24 @@ def _can(loaded: ModelFolder, verb: Any) -> bool:
 
     Sentence order also needs the pooler; masked words do not.
     """
-    if not verb.purpose or verb.head not in getattr(loaded.network, "heads", ()):
+    if not verb.purpose or verb.needs not in getattr(loaded.network, "heads", ()):
         return False
-    needs = [f"{verb.head}."]
-    if verb.head != "masked_lm":
+    needs = [f"{verb.needs}."]
+    if verb.needs != "masked_lm":
         needs.append("albert.")
     return not any(name.startswith(tuple(needs)) for name in loaded.missing)
+
+
+def _toml(value: object) -> str:
+    """Return a value as the word of a setting gives it, in TOML.
+
+    >>> _toml({"masked_lm": 1.0, "sentence_order": 0.5})
+    '{masked_lm = 1.0, sentence_order = 0.5}'
+    """
+    if not isinstance(value, dict):
+        return json.dumps(value)  # numbers, booleans and lists of texts are the same
+    pairs = [f"{name} = {_toml(item)}" for name, item in value.items()]
+    return f"{{{', '.join(pairs)}}}"
 
 
 def _training(run: Run, kept: str) -> dict[str, object]:
@@ -236,9 +248,7 @@ def _training(run: Run, kept: str) -> dict[str, object]:
         if not is_implied and name != "task.name" and word != "":
             if word and value:
                 value = [word] * len(value) if isinstance(value, list) else word
-            words.append(
-                f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-            )
+            words.append(f"{name}={value if isinstance(value, str) else _toml(value)}")
 
     given = {
         name: f"`{value}`"

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice, pairwise
 from os import PathLike
 from pathlib import Path
@@ -31,6 +31,7 @@ from litebert.config import Backend, Pooling, Precision
 from litebert.errors import LitebertError, RequestError, say
 from litebert.inference import inputs
 from litebert.inference.inputs import MASK, Texts
+from litebert.inference.verb import TASK, Verb
 from litebert.metrics import named_entities
 from litebert.plugins import TASK_KINDS, VERBS
 from litebert.tokenizer import Tokenizer
@@ -56,6 +57,7 @@ _WINDOWS_AT_ONCE = 256
 
 Top = Annotated[int, Ge(1), "Answers to show."]
 Context = Annotated[str, "The text that the question is about."]
+Answering = Annotated[Texts, "The text that contains the answer."]
 PoolingOption = Annotated[
     Pooling | None,
     "How tokens become one vector; by default the model's own pooling, or the mean.",
@@ -183,9 +185,11 @@ class Model:
             ]
             if not blanks:
                 what = "there is no [MASK] in this text"
-                example = 'litebert fill "The cat sat on the [MASK]."'
                 raise LitebertError(
-                    "LB-610", what, received=texts[number], next=example
+                    "LB-610",
+                    what,
+                    received=texts[number],
+                    next=f"litebert {VERBS['fill'].in_shell}",
                 )
             if len(ids) > room:
                 encoded[number] = ids[inputs.window(blanks, len(ids), room)]
@@ -336,15 +340,11 @@ class Model:
         text = replace_surrogates(text)
         sentences = list(split_sentences(text, TextSettings()))
         if len(sentences) < 2:
-            example = (
-                'litebert order "He opened the door. Nobody was there." --model'
-                " runs/mine"
-            )
             raise LitebertError(
                 "LB-936",
                 "sentence order needs two sentences",
                 received=text,
-                next=example,
+                next='litebert order "He opened the door. Nobody was there."',
             )
         joins = []
         start = text.index(sentences[0])
@@ -603,7 +603,7 @@ class Model:
         return taggings[0] if isinstance(texts, str) else Results(taggings)
 
     def choose(
-        self, question: str, choices: Iterable[str], *, context: Context = ""
+        self, question: str, choices: Iterable[str], context: Context = ""
     ) -> answers.Choice:
         """Return which of several choices answers a question about a context; a long
         context is cut at its end.
@@ -628,11 +628,12 @@ class Model:
         ]
         network, _ = self.begin("choose", texts)
         if not all(choices for _, choices, _ in asked):
-            example = (
-                'litebert choose "Who came?" Ada Nobody --context "Ada came."; in a'
-                " file, choice1, choice2 ..."
+            example = VERBS["choose"]
+            raise LitebertError(
+                "LB-912",
+                "a question has no choices",
+                next=f"litebert {example.in_shell}; in a file, choice1, choice2 ...",
             )
-            raise LitebertError("LB-912", "a question has no choices", next=example)
         family = MultipleChoice(
             num_choices=max((len(choices) for _, choices, _ in asked), default=1)
         )
@@ -647,7 +648,7 @@ class Model:
         ]
 
     def answer(
-        self, question: str, context: Texts, *, top: Top = 1
+        self, question: str, context: Answering, *, top: Top = 1
     ) -> Results[answers.SpanFound]:
         """Return the likeliest spans of a context, or of several, that answer a
         question.
@@ -780,16 +781,29 @@ class Model:
     @cached_property
     def verbs(self) -> tuple[str, ...]:
         """The verbs that this model's weights support."""
-        head = getattr(self.network, "head_config", None)
-        if head is not None:
-            return tuple(dict.fromkeys((head.verb, "embed")))
-        heads = getattr(self.network, "heads", ())
-        able = [
+        return tuple(
             name
             for name, verb in VERBS.items()
-            if verb.head in heads and not self._missing_weights(name)
-        ]
-        return (*able, "embed")
+            if not verb.use_of and self._supports(verb)
+        )
+
+    def _supports(self, verb: Verb) -> bool:
+        """Return whether this model's weights are those that a verb needs."""
+        head = getattr(self.network, "head_config", None)
+        if not verb.needs:
+            return True
+        if verb.needs == TASK:
+            return head is not None and head.verb == verb.name
+        heads = getattr(self.network, "heads", ())
+        return verb.needs in heads and not self._missing_weights(verb)
+
+    if not TYPE_CHECKING:  # a misspelt method stays an error of types
+
+        def __getattr__(self, name):
+            """Return the method of a verb that a plug-in has added."""
+            if name.startswith("_") or name not in VERBS:
+                raise AttributeError(f"a model has no method {name}")
+            return partial(VERBS[name].call, self)
 
     def begin(
         self, verb: str, texts: Texts, *, is_bounded: bool = False
@@ -806,8 +820,9 @@ class Model:
             raise LitebertError(
                 "LB-935", what, received=received, expected=expected, next=advice
             )
-        if verb not in self.verbs and verb not in ("similar", "index", "explain"):
-            raise self._unable(verb)
+        # `index` and `explain` are none
+        if verb in VERBS and not self._supports(VERBS[verb]):
+            raise self._unable(VERBS[verb])
         if verb in ("score", "order") and not all(map(str.strip, found)):
             raise LitebertError(
                 "LB-945",
@@ -830,45 +845,45 @@ class Model:
             self.remark = None
         return self.network, found
 
-    def _missing_weights(self, verb: str) -> list[str]:
+    def _missing_weights(self, verb: Verb) -> list[str]:
         """Return the weights of a verb's pretraining head, or of the encoder, that the
-        file lacks.
+        file lacks; only sentence order reads the pooler.
         """
-        absent = [
-            name
-            for name in self._missing
-            if name.startswith((f"{VERBS[verb].head}.", "albert."))
-        ]
-        return sorted(
-            name for name in absent if verb == "order" or "pooler" not in name
-        )
+        parts = (f"{verb.needs}.", "albert.")
+        absent = [name for name in self._missing if name.startswith(parts)]
+        if verb.needs != "sentence_order":
+            absent = [name for name in absent if "pooler" not in name]
+        return sorted(absent)
 
-    def _unable(self, verb: str) -> RequestError:
+    def _unable(self, verb: Verb) -> RequestError:
+        """Return the error for a verb whose weights this model lacks."""
         head = getattr(self.network, "head_config", None)
         has = f"a {head.kind} head" if head else "pretraining heads only"
-        if VERBS[verb].head:
-            what = f"{self.source} cannot {verb}: its file lacks weights for that"
-            expected = f"the {VERBS[verb].head} head"
-            advice = "use the model that it was fine-tuned from, which has this head"
-            if not head:
-                has = (
-                    f"no {', '.join(self._missing_weights(verb)[:3])}; files from the"
-                    " hub often lack sentence order"
-                )
-                advice = (
-                    "use a model that litebert pretrained, or pretrain this one further"
-                )
+        if verb.needs == TASK:
+            heads = dict[str, None]()
+            for kind in TASK_KINDS.values():
+                if kind.verb == verb.name:
+                    heads |= dict.fromkeys(kind.heads)
             return RequestError(
-                "LB-612", what, received=has, expected=expected, next=advice
+                "LB-615",
+                f"{self.source} cannot {verb.name}: it was not fine-tuned for that",
+                received=has,
+                expected=f"a {' or '.join(heads)} head",
+                next="litebert finetune --help",
             )
-        what = f"{self.source} cannot {verb}: it was not fine-tuned for that"
-        advice = "litebert finetune --help"
-        heads = chain.from_iterable(
-            kind.heads for kind in TASK_KINDS.values() if kind.verb == verb
-        )
-        expected = f"a {' or '.join(dict.fromkeys(heads))} head"
+        advice = "use the model that it was fine-tuned from, which has this head"
+        if head is None:
+            lacking = ", ".join(self._missing_weights(verb)[:3]) or verb.needs
+            has = f"no {lacking}; files from the hub often lack sentence order"
+            advice = (
+                "use a model that litebert pretrained, or pretrain this one further"
+            )
         return RequestError(
-            "LB-615", what, received=has, expected=expected, next=advice
+            "LB-612",
+            f"{self.source} cannot {verb.name}: its file lacks weights for that",
+            received=has,
+            expected=f"the {verb.needs} head",
+            next=advice,
         )
 
 

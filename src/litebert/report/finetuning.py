@@ -99,7 +99,8 @@ def _examples(run: Run, answers: Answers) -> tuple[list[str], str]:
     head = read_head(run.folder / "model") if run.has_model else None
     if head is None:
         return commands, "verbs"
-    words, python = VERBS[head.verb].examples
+    words = VERBS[head.verb].in_shell
+    python = VERBS[head.verb].in_python
     texts = [row.text for rows in answers.values() for row in rows]
     compares_pairs = bool(texts) and all(PAIR in text for text in texts)
     if head.verb == "classify" and compares_pairs:

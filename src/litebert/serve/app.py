@@ -1,53 +1,28 @@
-"""The application: a route per verb, made from the method of `Model`, OpenAI's
-embeddings, health checks, the pages.
+"""The application: the routes of the verbs, OpenAI's embeddings, health checks, the
+pages.
 """
 
 import asyncio
 import base64
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-    TypeVar,
-    Union,
-    get_type_hints,
-)
+from typing import Any, TypeAlias
 
 import numpy as np
-from annotated_types import Le, Len, MaxLen
 from numpy.typing import NDArray
 from prometheus_client import generate_latest
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
-from pydantic import create_model as make_record
-from pydantic_core import PydanticCustomError
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
-from typing_extensions import TypedDict
+from starlette.routing import Route as HttpRoute
 
-from litebert import answers
-from litebert.inference.explain import INSIDE, Attention, Steps
-from litebert.inference.model import Model, Top
-from litebert.inference.verbs import CHOICES
+from litebert.inference.inside import INSIDE
 from litebert.plugins import VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
@@ -61,223 +36,49 @@ from litebert.serve.guard import (
     problem,
     reply,
 )
+from litebert.serve.routes import (
+    Embedding,
+    Embeddings,
+    EmbeddingsBody,
+    RequestBody,
+    Route,
+    Usage,
+    forms,
+    invalid,
+    job_of,
+    verb_routes,
+)
+from litebert.serve.schema import openapi
 from litebert.settings import expected_value
 
-# Requests and answers as records, which validate requests and describe both in
-# /openapi.json
-
-Text = Annotated[str, MaxLen(limits.MAX_CHARACTERS)]
-Short = Annotated[str, MaxLen(limits.MAX_SCORED_CHARACTERS)]
-Texts = Annotated[list[Text], Len(1, limits.MAX_TEXTS)]
-Inputs = Annotated[list[Text], Len(1, limits.MAX_INPUTS)]
-Name = Annotated[str, MaxLen(200)]
-Result = TypeVar("Result")
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-
-
-class RequestBody(BaseModel):
-    """The fields that every request may set: the model (by default the first), and how
-    long to wait.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    model: Name | None = None
-    timeout_ms: Annotated[int, Field(ge=1, le=limits.MAX_TIMEOUT_MS)] | None = None
-
-
-class Answer(BaseModel, Generic[Result]):
-    """The model that answered, the version of its files, and the result of the verb."""
-
-    model: str
-    version: str
-    result: Result
-
-
-class ExplainBody(RequestBody):
-    """Return how much each word adds to an answer; the answer defaults to the one that
-    the model gives.
-    """
-
-    verb: Annotated[
-        Literal["answer", "classify", "fill", "order", "similar"],
-        Field(examples=["similar"]),
-    ]
-    texts: Annotated[list[Short], Len(1, 2), Field(examples=[["A cat.", "A kitten."]])]
-    answer: Name | None = None
-
-
-PEOPLE = "Ada left at noon."
-FILMS = ["A fine film.", "A dull one."]
-JOINED = {"first": "She opened the door.", "second": "Then she went in."}
-# for each verb, the type of its answer, and example arguments
-ROUTES: dict[str, tuple[Any, Mapping[str, Any]]] = {
-    "fill": (Answer[list[answers.Filling]], {"text": "The cat sat on the [MASK]."}),
-    "score": (Answer[answers.Score], {"text": "The cat sat on the mat."}),
-    "order": (Answer[Union[answers.Order, answers.Coherence]], JOINED),  # noqa: UP007
-    "embed": (Answer[list[list[float]]], {"texts": FILMS}),
-    "classify": (Answer[list[answers.Classification]], {"texts": FILMS}),
-    "tag": (Answer[list[answers.Tagging]], {"texts": ["Ada lives in London."]}),
-    "choose": (
-        Answer[answers.Choice],
-        {"question": "Who left?", "choices": ["Ada", "Bert"], "context": PEOPLE},
-    ),
-    "answer": (
-        Answer[list[answers.SpanFound]],
-        {"question": "When did Ada leave?", "context": PEOPLE},
-    ),
-    "steps": (Answer[Steps], {"text": "The cat sat on the mat."}),
-    "attention": (Answer[Attention], {"text": "The cat sat on the mat.", "step": 1}),
-    "explain": (Answer[answers.Explanation], {}),
+Handler: TypeAlias = Callable[[Request, Any], Awaitable[Response]]
+# more fields than any route has
+MAX_FIELDS = 64
+SCRIPTS = (
+    "look.css",
+    "api.js",
+    "attention.js",
+    "charts.js",
+    "docs.js",
+    "page.js",
+    "views.js",
+)
+PAGES = {
+    "/": "index.html",
+    "/docs": "docs.html",
+    "/favicon.ico": "icon.svg",
+    **{f"/page/{name}": name for name in SCRIPTS},
 }
-# arguments that requests do not have
-LEFT_OUT = ("self", "model", "progress", "max_length")
-LIMITS: dict[str, Any] = {  # the type of arguments with this name
-    **dict.fromkeys(("text", "first", "second", "question", "context"), Text),
-    **dict.fromkeys(("texts", "pairs"), Texts),
-    "choices": Annotated[list[Text], Len(2, len(CHOICES))],
-    "top": Annotated[Top, Le(limits.MAX_TOP)],
+_TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
 }
 
 
-def body_of(verb: str) -> type[RequestBody]:
-    """Return the body type of a verb's route: the arguments of its function, in the
-    same order, with limits.
-    """
-    if verb == "explain":  # its function takes each text as a separate argument
-        return ExplainBody
-    (_, example), function = ROUTES[verb], INSIDE.get(verb) or getattr(Model, verb)
-    hints = get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in LEFT_OUT:
-            continue
-        kind: Any = Short if verb == "score" else LIMITS.get(name, hints[name])
-        if parameter.default is None:
-            kind = kind | None
-        shown = Field(examples=[example[name]] if name in example else None)
-        is_required = parameter.default is inspect.Parameter.empty
-        fields[name] = (
-            Annotated[kind, shown],
-            ... if is_required else parameter.default,
-        )
-    return make_record(
-        f"{verb.capitalize()}Body",
-        __base__=RequestBody,
-        __doc__=function.__doc__,
-        **fields,
-    )
-
-
-def job_of(verb: str, body: RequestBody) -> Job:
-    """Return the job of a request: the rows for the verb, its options, an estimate of
-    its tokens.
-    """
-    given = body.model_dump(exclude={"model", "timeout_ms"})
-    texts = given.pop("texts", None)
-    pairs = given.pop("pairs", None)
-    if texts is None:
-        # no more than there are names
-        choices = dict(zip(CHOICES, given.pop("choices", ()), strict=False))
-        roles = VERBS[verb].roles if verb in VERBS else ("text",)
-        row = {
-            role: text for role in roles if (text := given.pop(role, None)) is not None
-        } | choices
-        tokens = count_tokens(row.values())
-        if choices:  # each is encoded with the question and the context
-            tokens = count_tokens(
-                f"{row['context']} {row['question']} {choice}"
-                for choice in choices.values()
-            )
-        # scored once for each token
-        return Job(verb, [row], given, tokens * tokens if verb == "score" else tokens)
-    if pairs and len(pairs) != len(texts):
-        raise invalid("pairs is not valid", "as many pairs as texts", "pairs")
-    rows = [
-        {"text": text, "second": pair}
-        for text, pair in zip(texts, pairs or [""] * len(texts), strict=True)
-    ]
-    tokens = count_tokens(row["text"] + row["second"] for row in rows)
-    # explanations take many passes
-    return Job(verb, rows, given, 100 * tokens if verb == "explain" else tokens)
-
-
-# OpenAI's embeddings route, for existing clients
-
-
-def _as_texts(value: object) -> object:
-    """Return one text as a list; refuse token ids, which clients send that have
-    tokenized for another model.
-    """
-    if isinstance(value, str):
-        return [value]
-    first = value[0] if isinstance(value, list) and value else None
-    if isinstance(first, int | list):
-        raise PydanticCustomError("token_ids", "token ids")
-    return value
-
-
-class EmbeddingsBody(RequestBody):
-    """Return vectors of length 1 for texts, as OpenAI does; with `dimensions`, of so
-    many first numbers.
-
-    Clients add fields that other services read (user, input_type): they have no effect.
-    """
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-    input: Annotated[
-        Inputs,
-        BeforeValidator(
-            _as_texts,
-            json_schema_input_type=Union[Text, Inputs],  # noqa: UP007
-        ),
-        Field(examples=["A fine film."]),
-    ]
-    encoding_format: Literal["float", "base64"] | None = None
-    dimensions: Annotated[int, Field(ge=1)] | None = None
-
-
-class Embedding(TypedDict):
-    """One vector of length 1; base64 encodes little-endian float32."""
-
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str
-
-
-def _require_dimensions(dimensions: int, width: int) -> None:
-    if dimensions > width:
-        expected = f"at most {width:,}, the width of this model's vectors"
-        raise invalid("dimensions is not valid", expected, "dimensions")
-
-
-def _shorten(
-    vector: NDArray[np.float32], dimensions: int | None
-) -> NDArray[np.float32]:
-    """Return the first numbers of a vector of length 1, scaled to length 1 again."""
-    if dimensions is None or dimensions >= len(vector):
-        return vector
-    first = vector[:dimensions]
-    length = np.linalg.norm(first)
-    shortened: NDArray[np.float32] = first / length if length > 0 else first
-    return shortened
-
-
-class Usage(TypedDict):
-    prompt_tokens: int
-    total_tokens: int
-
-
-class Embeddings(TypedDict):
-    """OpenAI's list of embeddings."""
-
-    object: Literal["list"]
-    model: str
-    version: str
-    usage: Usage
-    data: list[Embedding]
-
-
-# The routes
+# ---- answers -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -289,6 +90,7 @@ class Service:
     models: Sequence[ServedModel]
     metrics: Metrics
     options: Options
+    routes: Mapping[str, Route] = field(default_factory=verb_routes)
 
     def find_model(self, name: str | None) -> ServedModel:
         for model in self.models:
@@ -303,7 +105,7 @@ class Service:
         """Return the error that refuses a request to this path if no model has room;
         the body is not known yet.
         """
-        if path.removeprefix("/v1/") not in (*ROUTES, "embeddings"):
+        if path.removeprefix("/v1/") not in (*self.routes, "embeddings"):
             return None
         refusals = [model.overload() for model in self.models]
         return refusals[0] if all(refusals) else None
@@ -315,22 +117,8 @@ class Service:
         client disconnects first.
         """
         model = self.find_model(body.model)
-        verbs = [*model.facts.get("verbs", ()), *INSIDE, "explain"]
-        needed = (
-            job.options["verb"]
-            if job.verb == "explain" and job.options["verb"] != "similar"
-            else job.verb
-        )
-        if model.is_ready and needed not in verbs:
-            what = f"this model cannot {needed}: it has no head for it"
-            next_step = "GET /v1/models lists the others"
-            raise HttpError(
-                "LB-956",
-                what,
-                status=422,
-                expected=f"one of {', '.join(verbs)}",
-                next=next_step,
-            )
+        if model.is_ready:
+            self._require_able(model, job)
 
         async def left() -> None:
             while (await request.receive())["type"] != "http.disconnect":
@@ -340,11 +128,27 @@ class Service:
             job, timeout_ms=body.timeout_ms or self.options.timeout_ms, left=left
         )
 
-    async def verb(self, verb: str, request: Request, body: RequestBody) -> Response:
+    def _require_able(self, model: ServedModel, job: Job) -> None:
+        """Raise if a model lacks the head for a job."""
+        able = [*model.facts.get("verbs", ()), *INSIDE, "explain"]
+        needed = job.verb
+        if job.verb == "explain":
+            needed = job.options["verb"]
+            needed = VERBS[needed].use_of or needed
+        if needed not in able:
+            raise HttpError(
+                "LB-956",
+                f"this model cannot {needed}: it has no head for it",
+                status=422,
+                expected=f"one of {', '.join(able)}",
+                next="GET /v1/models lists the others",
+            )
+
+    async def verb(self, name: str, request: Request, body: RequestBody) -> Response:
         """Answer POST /v1/VERB, with a list if it was given a list of texts."""
-        model, version, found = await self.ask(request, body, job_of(verb, body))
-        found = [vector.tolist() for vector in found] if verb == "embed" else found
-        result = found if verb in ("embed", "classify", "tag") else found[0]
+        model, version, answers = await self.ask(request, body, job_of(name, body))
+        is_list = name in VERBS and VERBS[name].takes_list
+        result = answers if is_list else answers[0]
         return reply({"model": model.name, "version": version, "result": result})
 
     async def embeddings(self, request: Request, body: EmbeddingsBody) -> Response:
@@ -404,113 +208,121 @@ class Service:
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-class Post(NamedTuple):
-    """A route with a body: its handler, and the types of its body and answer."""
-
-    answer: Callable[[Request, Any], Awaitable[Response]]
-    body: type[RequestBody]
-    result: Any
+def _require_dimensions(dimensions: int, width: int) -> None:
+    if dimensions > width:
+        expected = f"at most {width:,}, the width of this model's vectors"
+        raise invalid("dimensions is not valid", expected, "dimensions")
 
 
-PAGES = {"/": "index.html", "/docs": "docs.html", "/favicon.ico": "icon.svg"}
-SCRIPTS = (
-    "look.css",
-    "api.js",
-    "attention.js",
-    "charts.js",
-    "docs.js",
-    "page.js",
-    "views.js",
-)
-PAGES |= {f"/page/{name}": name for name in SCRIPTS}
-_TYPES = {
-    "html": "text/html",
-    "css": "text/css",
-    "js": "text/javascript",
-    "svg": "image/svg+xml",
-}
+def _shorten(
+    vector: NDArray[np.float32], dimensions: int | None
+) -> NDArray[np.float32]:
+    """Return the first numbers of a vector of length 1, scaled to length 1 again."""
+    if dimensions is None or dimensions >= len(vector):
+        return vector
+    first = vector[:dimensions]
+    length = np.linalg.norm(first)
+    shortened: NDArray[np.float32] = first / length if length > 0 else first
+    return shortened
+
+
+# ---- the application -----------------------------------------------------------------
 
 
 def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
-    """Return the application; its caller starts and stops the models. A body is read
-    and validated once.
-    """
-    bodies = Bodies(service.options.client_seconds)
-    posts = {
-        f"/v1/{verb}": Post(partial(service.verb, verb), body_of(verb), ROUTES[verb][0])
-        for verb in ROUTES
-    }
-    posts["/v1/embeddings"] = Post(service.embeddings, EmbeddingsBody, Embeddings)
+    """Return the application; its caller starts and stops the models."""
+    posts: dict[str, Route] = {}
+    handlers: dict[str, Handler] = {}
+    for name, route in service.routes.items():
+        posts[f"/v1/{name}"] = route
+        handlers[f"/v1/{name}"] = partial(service.verb, name)
+    posts["/v1/embeddings"] = (EmbeddingsBody, Embeddings)
+    handlers["/v1/embeddings"] = service.embeddings
     gets: dict[str, Endpoint] = {
         "/v1/models": service.list_models,
         "/live": service.live,
         "/ready": service.ready,
+        "/metrics": service.count,
     }
-    gets["/metrics"] = service.count
-
-    async def answer(post: Post, request: Request) -> Response:
-        body = await bodies.read(request)
-        # no route has as many; an error for each would take long
-        if not isinstance(body, dict) or len(body) > 64:
-            raise invalid("the body is not valid", "an object with at most 64 fields")
-        return await post.answer(request, post.body.model_validate(body))
-
-    # playground or documentation; they load nothing from other hosts
-    async def page(request: Request) -> Response:
-        name = PAGES[request.url.path]
-        data = (files("litebert.serve") / "page" / name).read_bytes()
-        kind = _TYPES[name.rpartition(".")[2]]
-        return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
-
     schema = cache(lambda: openapi(posts, gets))
 
     async def document(_: Request) -> Response:
         return reply(schema())
 
-    answered = gets | dict.fromkeys(PAGES, page) | {"/openapi.json": document}
-    routes = [
-        Route(path, partial(answer, post), methods=["POST"])
-        for path, post in posts.items()
-    ]
-    routes += [Route(path, shown, methods=["GET"]) for path, shown in answered.items()]
+    # Endpoints by path; a body is read and validated once, before its handler.
+    bodies = Bodies(service.options.client_seconds)
+    answered = {
+        **gets,
+        **dict.fromkeys(PAGES, _page),
+        "/page/verbs.json": _forms,
+        "/openapi.json": document,
+    }
+    routes = []
+    for path, (kind, _) in posts.items():
+        answer = partial(_answer_post, bodies, kind, handlers[path])
+        routes.append(HttpRoute(path, answer, methods=["POST"]))
+    for path, endpoint in answered.items():
+        routes.append(HttpRoute(path, endpoint, methods=["GET"]))
 
-    # Middleware around all routes
-    paths = {*posts, *answered}
-    keys = [digest(key) for key in api_keys]
-    around = [
-        Middleware(
-            Gate,
-            paths=paths,
-            metrics=service.metrics,
-            keys=keys,
-            overload=service.overload,
-        )
-    ]
-    if origins := service.options.cors_origins:
-        may: dict[str, Any] = {
-            "allow_methods": ["GET", "POST"],
-            "allow_headers": ["Authorization", "Content-Type"],
-        }
-        around.insert(
-            0,
-            Middleware(
-                CORSMiddleware,
-                allow_origins=origins,
-                expose_headers=["Retry-After"],
-                **may,
-            ),
-        )
-    kinds = (HttpError, ValidationError, HTTPException, ClientDisconnect, Exception)
+    gate = Middleware(
+        Gate,
+        paths={*posts, *answered},
+        metrics=service.metrics,
+        keys=[digest(key) for key in api_keys],
+        overload=service.overload,
+    )
+    errors = (HttpError, ValidationError, HTTPException, ClientDisconnect, Exception)
     app = Starlette(
         routes=routes,
-        middleware=around,
-        exception_handlers=dict.fromkeys(kinds, _answer_error),
+        middleware=[*_for_browsers(service.options), gate],
+        exception_handlers=dict.fromkeys(errors, _answer_error),
     )
     app.router.redirect_slashes = False  # /v1/fill/ is no route
     return app
 
 
-# Errors, and the description of the interface
+async def _answer_post(
+    bodies: Bodies, kind: type[RequestBody], handler: Handler, request: Request
+) -> Response:
+    """Read and validate a body, and answer it."""
+    body = await bodies.read(request)
+    # an error for each of many fields would take long
+    if not isinstance(body, dict) or len(body) > MAX_FIELDS:
+        expected = f"an object with at most {MAX_FIELDS} fields"
+        raise invalid("the body is not valid", expected)
+    return await handler(request, kind.model_validate(body))
+
+
+async def _page(request: Request) -> Response:
+    """Return a file of the playground or the documentation; they load nothing from
+    other hosts.
+    """
+    name = PAGES[request.url.path]
+    data = (files("litebert.serve") / "page" / name).read_bytes()
+    kind = _TYPES[name.rpartition(".")[2]]
+    return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+
+async def _forms(_: Request) -> Response:
+    """Return what the playground shows of each verb."""
+    return reply(forms(), headers={"Cache-Control": "no-cache"})
+
+
+def _for_browsers(options: Options) -> list[Middleware]:
+    """Return what lets pages of other origins call the server, if any may."""
+    if not options.cors_origins:
+        return []
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=options.cors_origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After"],
+    )
+    return [cors]
+
+
+# ---- errors --------------------------------------------------------------------------
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
@@ -538,20 +350,10 @@ async def _answer_error(_: Request, error: Exception) -> Response:
     return response
 
 
-_SHOW_FIELDS = "/docs shows every field and an example"
 _SEND_TEXT = (
     "have the client send text: in LangChain,"
     " OpenAIEmbeddings(check_embedding_ctx_length=False)"
 )
-
-
-def invalid(
-    what: str, expected: str, field: str = "", next_step: str = _SHOW_FIELDS
-) -> HttpError:
-    """Return the error for an invalid field."""
-    return HttpError(
-        "LB-954", what, status=422, expected=expected, next=next_step, param=field
-    )
 
 
 def _as_http_error(error: ValidationError) -> HttpError:
@@ -586,79 +388,3 @@ def _as_http_error(error: ValidationError) -> HttpError:
         expected = "only the fields that /docs lists"
     field = ".".join(map(str, location))
     return invalid(f"{field or 'the body'} is not valid", expected, field)
-
-
-class Problem(TypedDict):
-    """What is wrong, what is expected, what to do; `code` is stable
-    (docs/errors.md).
-    """
-
-    message: str
-    type: str
-    param: str | None
-    code: str
-
-
-ABOUT = f"""Answers of ALBERT models: the verbs of `litebert`, with the same names.
-
-Limits: bodies of {limits.MAX_BODY_BYTES:,} bytes, {limits.MAX_TEXTS} texts per request, {limits.MAX_CHARACTERS:,}
-characters per text. Every error has a stable code, listed in docs/errors.md."""  # noqa: E501
-
-
-def openapi(posts: Mapping[str, Post], gets: Mapping[str, Endpoint]) -> dict[str, Any]:
-    """Return the OpenAPI document: bodies and answers from their types, descriptions
-    from the starts of docstrings.
-    """
-    kinds: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]]
-    kinds = [
-        (path, "validation", TypeAdapter(post.body)) for path, post in posts.items()
-    ]
-    kinds += [
-        (path, "serialization", TypeAdapter(post.result))
-        for path, post in posts.items()
-    ]
-    kinds += [
-        ("problem", "serialization", TypeAdapter(dict[Literal["error"], Problem]))
-    ]
-    schemas, named = TypeAdapter.json_schemas(
-        kinds, ref_template="#/components/schemas/{model}"
-    )
-
-    def content(
-        about: str, name: str, mode: Literal["validation", "serialization"]
-    ) -> dict[str, Any]:
-        return {
-            "description": about,
-            "content": {"application/json": {"schema": schemas[name, mode]}},
-        }
-
-    why = "Refused; the message says why, and docs/errors.md lists the stable code."
-    refusal = content(why, "problem", "serialization")
-    paths: dict[str, Any] = {}
-    for path, post in posts.items():
-        body = content("Strict JSON in UTF-8.", path, "validation") | {"required": True}
-        responses = {
-            "200": content("The answer.", path, "serialization"),
-            "default": refusal,
-        }
-        about = inspect.cleandoc(post.body.__doc__ or "").partition("\n\n")[0]
-        own = {
-            "operationId": path.rpartition("/")[2],
-            "description": about,
-            "security": [{"key": []}],
-        }
-        paths[path] = {"post": {**own, "requestBody": body, "responses": responses}}
-    for path, answer in gets.items():
-        answered = {"200": {"description": "The answer."}}
-        paths[path] = {
-            "get": {"description": inspect.getdoc(answer), "responses": answered}
-        }
-    paths["/ready"]["get"]["responses"]["503"] = {
-        "description": "A model is loading or not available."
-    }
-    components = {
-        "schemas": named["$defs"],
-        "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-    }
-    info = {"title": "litebert", "version": "1", "description": ABOUT}
-    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}

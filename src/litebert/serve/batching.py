@@ -22,9 +22,9 @@ from starlette.requests import ClientDisconnect
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.hub import hash_model
-from litebert.inference.explain import INSIDE
+from litebert.inference.inside import INSIDE
 from litebert.inference.model import Model
-from litebert.inference.verbs import Row
+from litebert.inference.verb import Row
 from litebert.nn import depth_plan
 from litebert.plugins import VERBS
 from litebert.serve import Options
@@ -233,12 +233,7 @@ class ServedModel:
             # jobs of one verb with the same options are computed together, others
             # separately
             for job in jobs:
-                shared = (
-                    (job.verb, tuple(sorted(job.options.items())))
-                    if job.verb in VERBS
-                    else job
-                )
-                groups.setdefault(shared, []).append(job)
+                groups.setdefault(_shared(job), []).append(job)
             for group in groups.values():
                 answers = answer_together(model, group)
                 self._metrics.tokens.labels(self.name).inc(
@@ -254,6 +249,34 @@ class ServedModel:
             self._tokens_per_second += 0.1 * (
                 tokens / max(seconds, 1e-6) - self._tokens_per_second
             )
+
+
+def _shared(job: Job) -> object:
+    """Return what jobs have in common that are computed together: the verb and its
+    options. Views, explanations and streams are computed alone.
+    """
+    if job.verb not in VERBS or VERBS[job.verb].is_stream:
+        return job
+    return job.verb, tuple(sorted(job.options.items()))
+
+
+def _require_short(model: Model, verb: str, rows: Sequence[Row]) -> None:
+    """Raise if texts are too long for a verb that takes a pass for each token, or a
+    hundred passes.
+    """
+    if verb != "explain" and not (verb in VERBS and VERBS[verb].is_slow):
+        return
+    texts = [" ".join(row.values()) for row in rows]
+    sizes = [len(ids) for ids in model.tokenizer.encode_ids(texts)]
+    num_tokens = sum(sizes) if verb == "explain" else max(sizes)
+    if num_tokens > MAX_SCORED_TOKENS:
+        raise LitebertError(
+            "LB-973",
+            f"{num_tokens} tokens are too many for a server to score or explain",
+            expected=f"at most {MAX_SCORED_TOKENS} tokens",
+            next="send its sentences one by one, or use litebert score and litebert"
+            " explain",
+        )
 
 
 def _settle(
@@ -276,25 +299,9 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
     options = dict(jobs[0].options)
     rows = [row for job in jobs for row in job.rows]
     try:
-        # one pass for each token of a text, or a hundred for all texts
-        if verb in ("score", "explain"):
-            texts = [row["text"] for row in rows]
-            sizes = [len(ids) for ids in model.tokenizer.encode_ids(texts)]
-            if (
-                most := sum(sizes) if verb == "explain" else max(sizes)
-            ) > MAX_SCORED_TOKENS:
-                what = f"{most} tokens are too many for a server to score or explain"
-                advice = (
-                    "send its sentences one by one, or use litebert score and litebert"
-                    " explain"
-                )
-                raise LitebertError(
-                    "LB-973",
-                    what,
-                    expected=f"at most {MAX_SCORED_TOKENS} tokens",
-                    next=advice,
-                )
+        _require_short(model, verb, rows)
         if verb == "explain":
+            texts = [row["text"] for row in rows]
             return [[model.explain(options["verb"], *texts, answer=options["answer"])]]
         if verb in INSIDE:
             return [[INSIDE[verb](model, rows[0]["text"], **options)]]

@@ -77,9 +77,11 @@ class HttpError(LitebertError):
 def reply(
     value: object, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return compact JSON in UTF-8; NaN, which no verb returns, becomes null."""
+    """Return compact JSON in UTF-8; arrays become lists, and NaN, which no verb returns,
+    null.
+    """
     return Response(
-        to_json(value, inf_nan_mode="null"),
+        to_json(value, inf_nan_mode="null", fallback=lambda array: array.tolist()),
         status,
         headers=headers,
         media_type="application/json",

@@ -26,6 +26,7 @@ from litebert.folder.model import head_of
 from litebert.folder.vectors import read_sentence_vectors
 from litebert.interop import ExportReport
 from litebert.interop.export import program
+from litebert.plugins import VERBS
 from litebert.privacy import cache_folder
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import NORMAL, read_model
@@ -272,8 +273,6 @@ INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7Q
 """SHA-512 of the package, as the npm registry publishes it."""
 _PACKAGE_LIMIT = 64 << 20
 _SECONDS = 60
-# the verbs of the page, by the output of the network that it reads
-PAGE_VERBS = {"prediction_logits": "fill", "logits": "classify"}
 # bits of the word table, over half of a small network: fewer bits compress better
 _TABLE_BITS = 7
 _NOTICE = f"""\
@@ -298,10 +297,11 @@ def export_web(
     table = vocabulary_table(folder, Tokenizer.load(folder))
     script, binary = read_runtime(runtime)
     head = read_head(folder)
-    has_head = head is None or head.verb in PAGE_VERBS.values()
+    has_head = head is None or VERBS[head.verb].exported != ""
     source = program.open_source(folder, has_head=has_head, has_states=True)
     model, report = _convert(source, output, int8=True, bits=_TABLE_BITS)
-    verbs = [PAGE_VERBS[name] for name in report.outputs if name in PAGE_VERBS]
+    by_output = {verb.exported: name for name, verb in VERBS.items()}
+    verbs = [by_output[name] for name in report.outputs if name in by_output]
     verbs.append("search")
     place = folder.resolve()
     vectors = read_sentence_vectors(folder) or SentenceVectors()

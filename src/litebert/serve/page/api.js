@@ -4,17 +4,20 @@ let key = "";
 
 export function useKey(value) { key = value.trim(); }
 
-export async function models() { return (await send("models", {})).data; }
+export async function models() { return (await send("/v1/models", {})).data; }
+
+// What the page shows of each verb.
+export async function forms() { return send("/page/verbs.json", {}); }
 
 // The model that answers, the version of its files, and its `result`.
 export function ask(verb, body, signal) {
-  return send(verb, { method: "POST", body: JSON.stringify(body), signal });
+  return send(`/v1/${verb}`, { method: "POST", body: JSON.stringify(body), signal });
 }
 
-async function send(route, options) {
+async function send(path, options) {
   const headers = { "Content-Type": "application/json" };
   if (key) headers.Authorization = `Bearer ${key}`;
-  const reply = await fetch(`/v1/${route}`, { headers, ...options }).catch(() => {
+  const reply = await fetch(path, { headers, ...options }).catch(() => {
     options.signal?.throwIfAborted();
     throw new Error("The server does not answer. Is litebert serve still running?");
   });

@@ -1,17 +1,19 @@
 // The playground: choose a model and a verb, fill in the form, see the answer and the call for it.
-import { ask, curl, models, python, useKey } from "/page/api.js";
+import { ask, curl, forms, models, python, useKey } from "/page/api.js";
 import { el } from "/page/charts.js";
-import { VIEWS } from "/page/views.js";
+import { views } from "/page/views.js";
 
 const at = (id) => document.getElementById(id);
 const tabs = document.querySelector("[role=tablist]");
 const state = { models: [], model: null, verb: null, entered: {}, abort: new AbortController() };
+let VIEWS = {};  // by verb
 const tell = (text) => { at("told").textContent = text; };
 
 // Read which models there are, until the server answers and has loaded them.
 async function begin() {
   const again = (why) => { at("lead").textContent = why; setTimeout(begin, 500); };
   try {
+    VIEWS = views(await forms());
     state.models = await models();
   } catch (error) {
     if (error.status !== 401) return again(error.message);
@@ -68,7 +70,7 @@ function chooseVerb(verb) {
 }
 
 // What suits the chosen model: a view may have fields and examples for some models only.
-const fieldsOf = (view) => view.fields.filter(({ suits }) => suits?.(state.model) ?? true);
+const fieldsOf = (view) => view.fields.filter(({ name }) => view.suitsField?.(name, state.model) ?? true);
 const examplesOf = (view) => view.examples.filter((one) => view.suits?.(one, state.model) ?? true);
 
 const blank = (view) => Object.fromEntries(view.fields.map((field) => [field.name, ""]));

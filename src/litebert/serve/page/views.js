@@ -1,4 +1,5 @@
-// The form of each verb, its calls [verb, body] of the server, and how their results are shown.
+// How the page asks the server for each verb, and how it shows the results. Titles, fields and
+// examples come from the records of the verbs; a verb without an entry here is shown as a table.
 import { bars, cosine, curve, el, map, percent, shaded, tinted } from "/page/charts.js";
 import { attention, plain } from "/page/attention.js";
 
@@ -14,15 +15,7 @@ const ranked = (names, values) => names
   .map((name, i) => ({ name, value: values[i] })).sort((a, b) => b.value - a.value);
 
 const fill = {
-  title: "Fill blanks",
-  lead: "Leave out a word and the model suggests what could be there.",
-  fields: [{ name: "text", label: "A text with one or more blanks, written [MASK]", rows: 3 }],
   insert: "[MASK]",
-  examples: [
-    { text: "The ship left the [MASK] in the morning." },
-    { text: "He opened the [MASK] and went into the [MASK]." },
-    { text: "London is the [MASK] of England." },
-  ],
   calls: ({ text }) => [["fill", { text, top: 8 }]],
   show: ([found]) => [bars(found.map((one) => ({
     name: one.words.join(" … "), value: one.probability, more: one.text,
@@ -30,16 +23,6 @@ const fill = {
 };
 
 const answer = {
-  title: "Answer",
-  lead: "Give a passage and ask about it: the answer is a span of the passage.",
-  fields: [
-    { name: "question", label: "Question", rows: 1 },
-    { name: "context", label: "Passage", rows: 7 },
-  ],
-  examples: [{
-    question: "When did Ada leave?",
-    context: "Ada packed her books in the morning. She left the house at noon and took the train.",
-  }],
   calls: ({ question, context }) => [["answer", { question, context, top: 5 }]],
   show: ([found], { context }) => {
     if (!found.length) return [el("p", { class: "big" }, "The model finds no answer in this passage.")];
@@ -61,19 +44,8 @@ const answer = {
 const slice = (text, start, stop) => Array.from(text).slice(start, stop).join("");
 
 const classify = {
-  title: "Classify",
-  lead: "One text per line; each gets a label.",
-  fields: [
-    { name: "texts", label: "Texts, one per line", rows: 4 },
-    { name: "pairs", label: "Second texts, one per line, if the task compares pairs", rows: 2,
-      optional: true, suits: (model) => model.compares_texts !== false },
-  ],
-  examples: [
-    { texts: "A fine film, warm and funny.\nDull from the first minute to the last." },
-    { texts: "A man plays a guitar.", pairs: "Somebody makes music." },
-  ],
+  suitsField: (name, model) => name !== "pairs" || model.compares_texts !== false,
   suits: ({ pairs }, { compares_texts: compares }) => compares === null || compares === Boolean(pairs),
-  isCut: true,
   calls: (entered) => {
     const [texts, pairs] = [lines(entered.texts), lines(entered.pairs)];
     return [["classify", pairs.length ? { texts, pairs } : { texts }],
@@ -116,44 +88,18 @@ function explanation(request) {
 }
 
 const tag = {
-  title: "Tag",
-  lead: "Every word and punctuation mark gets a tag.",
-  fields: [{ name: "texts", label: "Texts, one per line", rows: 4 }],
-  examples: [{ texts: "Ada Lovelace lived in London ." }],
   calls: ({ texts }) => [["tag", { texts: lines(texts) }]],
   show: ([found]) => found.map(({ words }) => el("p", { class: "tagged", dir: "auto" }, ...words.map((one) => el(
     "span", { class: one.tag === "O" ? "" : "on" }, one.word, el("small", {}, one.tag))))),
 };
 
 const choose = {
-  title: "Choose",
-  lead: "Which of several answers fits?",
-  fields: [
-    { name: "context", label: "Context", rows: 4, optional: true },
-    { name: "question", label: "Question", rows: 1 },
-    { name: "choices", label: "Choices, one per line", rows: 4 },
-  ],
-  examples: [{
-    context: "Ada packed her books and went to the station.",
-    question: "What will she do next?", choices: "take a train\nbake a cake\nfall asleep",
-  }],
-  isCut: true,
   calls: ({ context, question, choices }) => [["choose", { question, choices: lines(choices), context }]],
   show: ([found], { choices }) => [bars(ranked(lines(choices), found.probabilities), 1)],
 };
 
 const order = {
-  title: "Sentence order",
-  lead: "ALBERT was trained to judge whether two sentences are in the right order. Over a whole " +
-    "text this gives a curve of coherence: where it falls, the text breaks.",
-  fields: [{ name: "text", label: "A text of two or more sentences", rows: 7 }],
-  examples: [
-    { text: "She opened the door. Then she went into the room. It was dark there. " +
-      "So she lit a candle." },
-    { text: "So she lit a candle. She opened the door. It was dark there. " +
-      "Then she went into the room." },
-  ],
-  calls: ({ text }) => [["order", { first: text }]],
+  calls: ({ first }) => [["order", { first }]],
   show: ([{ joins }]) => {
     const all = [joins[0].first, ...joins.map((join) => join.second)];
     const probabilities = joins.map((join) => join.probability);
@@ -177,12 +123,6 @@ const joint = (p) => (p < BREAK ? el("li", { class: "join break" }, `${percent(p
   : el("li", { class: "join" }, percent(p)));
 
 const score = {
-  title: "Score",
-  lead: "How likely is each word, given all the others? Each piece of the text is masked once; " +
-    "the darker a word, the less the model expected it.",
-  fields: [{ name: "text", label: "A text of up to 128 tokens", rows: 3 }],
-  examples: [{ text: "The ship left the harbour in the morning." },
-    { text: "The ship left the biscuit in the morning." }],
   calls: ({ text }) => [["score", { text }]],
   show: ([found]) => [
     el("p", { class: "big" }, `Perplexity ${found.perplexity.toPrecision(3)}`),
@@ -194,22 +134,6 @@ const score = {
 };
 
 const embeddings = {
-  title: "Map and search",
-  lead: "Each text becomes a vector. Texts close together on the map are similar to the model; the " +
-    "search box ranks your texts by cosine.",
-  fields: [
-    { name: "texts", label: "Your texts, one per line", rows: 8 },
-    { name: "query", label: "Search them for", rows: 1, optional: true },
-  ],
-  examples: [{
-    texts: "The ship sailed into the harbour.\nThe boat reached the shore at night.\n" +
-      "Captain and crew were lost at sea.\nThe king raised an army.\n" +
-      "The soldiers marched to war.\nThe general won the battle.\n" +
-      "She baked bread in the kitchen.\nThey had soup and cheese for dinner.\n" +
-      "The apples in the garden were ripe.",
-    query: "a storm on the ocean",
-  }],
-  isCut: true,
   calls: ({ texts, query }) => {
     const all = [...lines(texts), query.trim()].filter(Boolean);
     return Array.from({ length: Math.ceil(all.length / MAX_TEXTS) }, (_, i) => (
@@ -257,4 +181,40 @@ const steps = {
   ],
 };
 
-export const VIEWS = { fill, answer, classify, tag, choose, order, score, embed: embeddings, steps };
+const OWN = { fill, answer, classify, tag, choose, order, score, embed: embeddings };
+
+// The views by verb, given the forms of the verbs that the server knows.
+export function views(forms) {
+  const names = [...Object.keys(OWN), ...Object.keys(forms).filter((name) => !(name in OWN))];
+  const all = names.map((name) => [name, { ...forms[name], ...tabular(name, forms[name]), ...OWN[name] }]);
+  return { ...Object.fromEntries(all), steps };
+}
+
+// The view of a verb that has none of its own: a call with what was entered, and tables.
+const tabular = (name, form) => ({
+  calls: (entered) => [[name, Object.fromEntries(form.fields
+    .map(({ name: field, isList }) => [field, isList ? lines(entered[field]) : entered[field].trim()])
+    .filter(([, value]) => value.length))]],
+  show: ([found], entered) => (form.takesList
+    ? found.map((one, i) => el("section", {},
+      el("h2", { dir: "auto" }, lines(entered[form.fields[0].name])[i]), ...table(one)))
+    : table(found)),
+});
+
+// An answer of any shape: a row for each record, or for each field of one.
+function table(found) {
+  if (found === null || typeof found !== "object") return [el("p", { class: "big", dir: "auto" }, written(found))];
+  const rows = Array.isArray(found) ? found : [found];
+  const isOfRecords = rows.length > 0 && rows.every((row) => row && typeof row === "object");
+  const records = isOfRecords ? rows : rows.map((value) => ({ value }));
+  const names = [...new Set(records.flatMap((row) => Object.keys(row)))];
+  return [el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Answer" },
+    el("table", { class: "fields" },
+      el("thead", {}, el("tr", {}, ...names.map((name) => el("th", { scope: "col" }, name)))),
+      el("tbody", {}, ...records.map((row) => el("tr", {},
+        ...names.map((name) => el("td", { dir: "auto" }, written(row[name]))))))))];
+}
+
+const written = (value) => (typeof value === "number" && !Number.isInteger(value)
+  ? String(Number(value.toPrecision(4)))
+  : typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? ""));

@@ -1,0 +1,224 @@
+"""The rows of files: which words of a command name files, and how the columns of a table
+become the parts of a row.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from litebert.errors import LitebertError, RequestError
+from litebert.inference.verb import Row
+from litebert.reading import source as inputs
+from litebert.reading.source import Source
+from litebert.tasks.own.columns import HEADERS, SYNONYMS
+from litebert.tasks.own.layouts import DELIMITED, SUFFIXES, note_encoding, open_table
+
+Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
+"""A row with its number, from 1; or the error that says why it has no text."""
+KINDS = (".txt", *SUFFIXES)  # of files with rows to answer
+
+
+# ---- words of a command --------------------------------------------------------------
+
+
+def find_sources(words: Sequence[str]) -> list[Source]:
+    """Return the files that words name, "-" for standard input, or none if they are
+    texts; raise for a mixture.
+    """
+    files = [word for word in words if _names_a_file(word)]
+    texts = [word for word in words if word not in files]
+    if files and texts:
+        raise RequestError(
+            "LB-948",
+            "files and texts cannot be mixed",
+            received=f"the file {files[0]} and the text {texts[0]!r}",
+            next="use two commands",
+        )
+    return [find_source(word) for word in files]
+
+
+def find_source(word: str) -> Source:
+    """Return the file that a word names, or standard input."""
+    if word == "-":
+        return inputs.STANDARD_INPUT
+    return inputs.find_input(word, KINDS)
+
+
+def _names_a_file(word: str) -> bool:
+    """Return whether a word is the name of a file, compressed or not; a text of several
+    words may end like one.
+    """
+    if word == "-":
+        return True
+    name = word.lower().removesuffix(".gz").removesuffix(".zst")
+    is_one_word = word.split() == [word]
+    return name.endswith(KINDS) and (
+        is_one_word or os.path.isfile(word)  # noqa: PTH113
+    )
+
+
+def count_rows(sources: Sequence[Source]) -> int | None:
+    """Estimate the number of rows in files by their lines; return None if the lines
+    cannot be counted.
+    """
+    num_lines = 0
+    for source in sources:
+        is_stream = source is inputs.STANDARD_INPUT
+        if is_stream or source.kind in inputs.COMPACT or source.compression:
+            return None
+        num_lines += sum(piece.count(b"\n") for piece in inputs.read_pieces(source))
+        num_lines -= source.kind in DELIMITED  # its header
+    return max(0, num_lines)
+
+
+# ---- rows of files -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read the rows of a verb from files.
+
+    `columns` are choices such as text=body, or just body for the first role. `shared`
+    are parts for all rows that lack them. `trained` are the columns, by role, of the
+    table that the model was trained on.
+    """
+
+    roles: Sequence[str]
+    needed: Sequence[str]
+    columns: Sequence[str] = ()
+    shared: Row = field(default_factory=dict)
+    trained: Mapping[str, str] = field(default_factory=dict)
+
+    def rows(self, sources: Sequence[Source]) -> Iterator[Numbered]:
+        """Yield the rows of files, numbered from 1 across all files.
+
+        A row is a line of a text file, where blank lines are skipped, or a record of a
+        table, not counting its header.
+        """
+        chosen, has_header = self._choose()
+        number = 0
+        for source in sources:
+            for row in self._read(source, chosen, has_header):
+                number += 1
+                if row is not None:
+                    yield number, row
+
+    def _choose(self) -> tuple[dict[str, str], bool | None]:
+        """Return the chosen columns by role, and whether tables have a header."""
+        chosen = dict[str, str]()
+        has_header = None
+        for choice in self.columns:
+            if choice in HEADERS:
+                has_header = HEADERS[choice]
+                continue
+            role = self.roles[0]
+            name = choice
+            if "=" in choice:
+                typed, _, name = choice.partition("=")
+                role = SYNONYMS.get(typed, typed)
+            if role not in self.roles or not name:
+                raise self._no_choice(choice)
+            chosen[role] = name
+        return chosen, has_header
+
+    def _read(
+        self, source: Source, chosen: Mapping[str, str], has_header: bool | None
+    ) -> Iterator[Row | LitebertError | None]:
+        """Yield what each line or record of a file holds; None for a blank line."""
+        if source.kind == ".txt":
+            return self._lines(source)
+        return self._records(source, chosen, has_header)
+
+    def _lines(self, source: Source) -> Iterator[Row | None]:
+        """Yield the lines of a text file as rows; None for a blank one."""
+        first = self.roles[0]
+        self._require_columns({first: first}, (first,), source, ())
+        encoded = source
+        if source is not inputs.STANDARD_INPUT:
+            encoded = inputs.recognize_encoding(source)
+        note_encoding(encoded)
+        for _, line in inputs.read_lines(encoded):
+            yield {**self.shared, first: line} if line.strip() else None
+
+    def _records(
+        self, source: Source, chosen: Mapping[str, str], has_header: bool | None
+    ) -> Iterator[Row | LitebertError]:
+        """Yield the records of a table as rows."""
+        table = open_table(source.name, has_header=has_header)
+        if has_header is None and not set(chosen.values()) <= set(table.columns):
+            # a chosen name must be in a header
+            table = open_table(source.name, has_header=True)
+        note_encoding(table.source)
+        names = {**self._columns_of(table.columns), **chosen}
+        self._require_columns(names, table.columns, source, chosen)
+        for place, record in table.scan():
+            if isinstance(record, LitebertError):
+                yield record
+            else:
+                yield self._row(record, names, source.place(place))
+
+    def _columns_of(self, columns: Sequence[str]) -> dict[str, str]:
+        """Return the column of each role that has one: that of the training, the one
+        with the name of the role, or with a synonym of it.
+        """
+        names = {role: role for role in self.roles if role in columns}
+        for synonym, role in SYNONYMS.items():
+            if role in self.roles and synonym in columns:
+                names.setdefault(role, synonym)
+        pairs = self.trained.items()
+        usual = {role: name for role, name in pairs if name in columns}
+        return names | {role: usual[role] for role in usual if role in self.roles}
+
+    def _row(
+        self, record: Mapping[str, object], names: Mapping[str, str], place: str
+    ) -> Row | LitebertError:
+        """Return a record as a row; a part that is not needed may be empty, such as the
+        third of two choices.
+        """
+        row = dict(self.shared)
+        for role, name in names.items():
+            cell = record.get(name)
+            is_needed = role in self.needed and role not in self.shared
+            if isinstance(cell, str) and (cell or is_needed):
+                row[role] = cell
+            elif is_needed or cell not in (None, ""):
+                return no_text(f"{place} has no text in column {name}")
+        return row
+
+    def _no_choice(self, choice: str) -> RequestError:
+        """Return the error for a word that chooses no column."""
+        more = ", …" if len(self.roles) > 4 else ""
+        known = ", ".join(self.roles[:4]) + more
+        return RequestError(
+            "LB-915",
+            f"{choice} does not choose a column",
+            expected=f"NAME, header=no, or ROLE=NAME of {known}",
+            next=f"--column {self.roles[0]}=NAME",
+        )
+
+    def _require_columns(
+        self,
+        names: Mapping[str, str],
+        columns: Sequence[str],
+        source: Source,
+        chosen: Collection[str],
+    ) -> None:
+        """Raise if a file lacks a column that is needed or chosen."""
+        needed = [role for role in self.needed if role not in self.shared]
+        for role in (*needed, *chosen):
+            if names.get(role, role) in columns:
+                continue
+            only = " only, one per line" if source.kind == ".txt" else ""
+            do = "correct" if role in chosen else "add"
+            raise RequestError(
+                "LB-944",
+                f"{source.name} has no column {names.get(role, role)}",
+                received=", ".join(map(str, columns))[:200] + only,
+                next=f"{do} --column {role}=NAME",
+            )
+
+
+def no_text(what: str) -> LitebertError:
+    """Return the error of a row without a text to answer."""
+    return LitebertError("LB-945", what, next="correct or delete the row")
