@@ -169,7 +169,8 @@ _OPTION = re.compile(
 )
 # one column or several, as ROLE=NAME, in quotes where the name has a space
 _COLUMNS = re.compile(
-    r"--column (?:'[^']+'|[a-z]+=[^\s;)']+)(?: --column (?:'[^']+'|[a-z]+=[^\s;)']+))*"
+    r"--column (?:'[^']+'|[a-z]+=[^\s;)'\"]+)"
+    r"(?: --column (?:'[^']+'|[a-z]+=[^\s;)'\"]+))*"
 )
 _SHELL = ("litebert", "torchrun")
 

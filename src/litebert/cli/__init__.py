@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -111,6 +111,9 @@ class Commands(click.Group):
         if cmd_name in COMMANDS:
             return Group(cmd_name)
         if cmd_name not in VERBS:
+            # click suggests one of these
+            names: Any = dict.fromkeys([*COMMANDS, *VERBS])
+            self.commands = names
             return None
         from litebert.cli.verbs import verb_command
 
@@ -128,11 +131,13 @@ class Group(click.Group):
 
     def __init__(self, name: str) -> None:
         summary = COMMANDS[name]
-        super().__init__(name, help=f"{summary[0].upper()}{summary[1:]}.")
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        words = [name.partition(" ") for name in HOMES]
-        return sorted(second for first, _, second in words if first == self.name)
+        words = [command.partition(" ") for command in HOMES]
+        names: Any = dict.fromkeys(
+            second for first, _, second in words if first == name
+        )
+        super().__init__(
+            name, commands=names, help=f"{summary[0].upper()}{summary[1:]}."
+        )
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         name = f"{self.name} {cmd_name}"
