@@ -26,7 +26,7 @@ from litebert.folder.weights import write_weights
 from litebert.nn import AlbertForPretraining, pool_rows
 from litebert.runs import Run
 from litebert.tasks.pretraining import micro_batches
-from litebert.tokenizer.models import ends_in_number_comma
+from litebert.tokenizer.model_file import ends_in_number_comma
 from litebert.train.checkpoint import mean_model
 from litebert.train.sources import open_loader
 

@@ -377,10 +377,12 @@ def expected_value(error: ErrorDetails) -> str:
     )
 
 
-def describe_invalid(error: ValidationError) -> str:
+def describe_invalid(error: ValueError) -> str:
     """Describe what is wrong with the first refused value of a record: `seed should be
-    a valid integer`.
+    a valid integer`; of a check of ours, its message.
     """
+    if not isinstance(error, ValidationError):
+        return str(error)
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the content"
     return (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.tokenizer.models import Piece, write_model
+from litebert.tokenizer.model_file import Piece, write_model
 
 SUBJECTS = (
     "The old miller, A young captain, Her sister's café, Our naïve neighbour, Jürgen,"

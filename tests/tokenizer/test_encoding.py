@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from litebert import rng
 from litebert.errors import LitebertError
-from litebert.tokenizer import Tokenizer, models
-from litebert.tokenizer.models import Normalizer
+from litebert.tokenizer import Tokenizer, model_file
+from litebert.tokenizer.text import Normalizer
 from litebert.tokenizer.tokenizer import LONG
 from tests.memory import run_in_child
 
@@ -230,7 +230,7 @@ def test_the_comma_is_split_off_and_no_space_appears(
     # a trained vocabulary leaves nothing to split
     numbers = own.encode_ids([f"{n:,}, {n}," for n in range(0, 100_000, 7)])
     demoted = {
-        own.id(piece) for piece in own.pieces if models.ends_in_number_comma(piece)
+        own.id(piece) for piece in own.pieces if model_file.ends_in_number_comma(piece)
     }
     assert demoted and demoted.isdisjoint(chain.from_iterable(numbers))
 
@@ -284,10 +284,10 @@ def test_the_beginning_of_a_long_text_has_its_first_ids(tokenizer: Tokenizer) ->
 
 
 def test_a_text_is_not_cut_where_pieces_run_over_spaces(own_model: bytes) -> None:
-    found = models.read_model(own_model, "own")
-    phrase = models.Piece("▁to▁the▁house", -0.1, models.NORMAL)
+    found = model_file.read_model(own_model, "own")
+    phrase = model_file.Piece("▁to▁the▁house", -0.1, model_file.NORMAL)
     tokenizer = Tokenizer.from_model(
-        models.write_model([*found.pieces, phrase], found.charsmap)
+        model_file.write_model([*found.pieces, phrase], found.charsmap)
     )
     ids, _ = tokenizer.encode_arrays(TEXT)
     assert np.count_nonzero(ids == tokenizer.id(phrase.text)) == COPIES

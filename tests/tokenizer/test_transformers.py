@@ -25,12 +25,8 @@ from litebert import files
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.models import (
-    Normalizer,
-    Piece,
-    ends_in_number_comma,
-    read_model,
-)
+from litebert.tokenizer.model_file import Piece, ends_in_number_comma, read_model
+from litebert.tokenizer.text import Normalizer
 from litebert.tokenizer.tokenizer_json import read_tokenizer_json
 
 Maker = Callable[..., bytes]

@@ -14,8 +14,12 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from litebert import files, rng
 from litebert.errors import DamagedError, LitebertError
-from litebert.tokenizer import Tokenizer, models, train_tokenizer
-from litebert.tokenizer.models import MAX_MODEL_BYTES, check_charsmap, read_model
+from litebert.tokenizer import Tokenizer, model_file, train_tokenizer, training
+from litebert.tokenizer.model_file import (
+    MAX_MODEL_BYTES,
+    check_charsmap,
+    read_model,
+)
 from tests.memory import run_in_child
 
 
@@ -98,7 +102,7 @@ def test_damage_and_models_of_another_kind_are_refused_by_name(
         read_model(small.replace(b"\x18\x01\x20\x08", b"\x18\x02\x20\x08"), "the file")
     with pytest.raises(LitebertError, match=r"LB-211.*\n.*without <pad>, \[CLS\]"):
         Tokenizer.from_model(piece("<unk>", type=2))
-    monkeypatch.setattr(models, "MAX_PIECES", 7)
+    monkeypatch.setattr(model_file, "MAX_PIECES", 7)
     with pytest.raises(DamagedError, match="more than 7 pieces"):
         read_model(small, "the file")
 
@@ -203,7 +207,7 @@ def test_a_file_of_a_million_pieces_costs_little_to_refuse() -> None:
     """To parse it would take half a gigabyte."""
     script = """
 from litebert.errors import LitebertError
-from litebert.tokenizer.models import read_model
+from litebert.tokenizer.model_file import read_model
 data = bytes.fromhex("0a0d0a0678787878787815000080bf") * 1_000_000
 before = used()
 try:
@@ -229,7 +233,7 @@ def test_training_again_gives_the_same_bytes_and_a_book_in_one_string_is_read_to
     assert all(
         tokenizer.unk_id not in ids for ids in tokenizer.encode_ids([*sentences, book])
     )
-    monkeypatch.setattr(models, "MOST_LINES", 200)
+    monkeypatch.setattr(training, "MOST_LINES", 200)
     assert (
         train_tokenizer([book], vocab_size=150)
         == train_tokenizer([book], vocab_size=150)

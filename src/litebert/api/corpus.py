@@ -19,7 +19,7 @@ from litebert.files import read_capped, staged_folder
 from litebert.hub import PACKAGED_NAME, locate
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import TOKENIZER_FILES, Tokenizer, train_tokenizer
-from litebert.tokenizer.models import Normalizer
+from litebert.tokenizer.text import Normalizer
 
 _MOST_SYMBOL_BYTES = 1 << 20
 Texts = Annotated[Paths, "Text files or URLs."]

@@ -46,7 +46,7 @@ from litebert.tasks.check import DataReport, check_files
 from litebert.tasks.own.columns import ColumnChoices, column_words
 from litebert.tasks.own.table import OWN
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.models import Normalizer
+from litebert.tokenizer.text import Normalizer
 
 # whatever needs torch is imported where it is used: `litebert pretrain --help` loads
 # none

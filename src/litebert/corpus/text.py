@@ -23,7 +23,7 @@ from litebert.reading.source import (
     read_lines,
 )
 from litebert.reading.tables import Row, Scanned, scan_json_lines
-from litebert.tokenizer.models import replace_surrogates
+from litebert.tokenizer.text import replace_surrogates
 
 # from this size on, a passage of a .txt file ends at the next blank line
 PASSAGE_CHARACTERS = 1 << 16

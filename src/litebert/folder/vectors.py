@@ -14,7 +14,7 @@ from shlex import quote
 from typing import Literal, cast, get_args
 
 import torch
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter
 from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
@@ -227,11 +227,10 @@ def read_sentence_vectors(
             dense=layers,
         )
     except ValueError as error:
-        said = describe_invalid(error) if isinstance(error, ValidationError) else error
         raise VectorsError(
             "LB-672",
             f"{path} describes vectors that litebert cannot compute",
-            received=said,
+            received=describe_invalid(error),
             expected="the encoder, a pooling (mean, cls or max), dense layers,"
             " a normalization",
             next=f"to use only the encoder, delete {path}",

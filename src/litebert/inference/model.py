@@ -35,7 +35,7 @@ from litebert.inference.verb import TASK, Verb
 from litebert.metrics import named_entities
 from litebert.plugins import TASK_KINDS, VERBS
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.models import replace_surrogates
+from litebert.tokenizer.text import replace_surrogates
 
 if TYPE_CHECKING:
     from litebert.device import Device

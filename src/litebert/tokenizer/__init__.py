@@ -2,7 +2,7 @@
 vocabularies.
 """
 
-from litebert.tokenizer.models import train_tokenizer
 from litebert.tokenizer.tokenizer import TOKENIZER_FILES, Encoding, Tokenizer
+from litebert.tokenizer.training import train_tokenizer
 
 __all__ = ["TOKENIZER_FILES", "Encoding", "Tokenizer", "train_tokenizer"]

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from litebert import files
 from litebert.errors import LitebertError, NoVocabularyError
-from litebert.tokenizer import models
+from litebert.tokenizer.model_file import MAX_MODEL_BYTES
 from litebert.tokenizer.models import (
-    Normalizer,
-    Spans,
+    ALL_CORES,
+    SPACE,
     Trace,
     UnigramModel,
     WordPieceModel,
-    replace_surrogates,
 )
+from litebert.tokenizer.text import Normalizer, Spans, replace_surrogates, single_text
 from litebert.tokenizer.tokenizer_json import (
     VocabularyFile,
     as_bert,
@@ -254,13 +254,13 @@ class Tokenizer:
         texts: Sequence[str],
         *,
         special_tokens: bool = False,
-        num_threads: int = models.ALL_CORES,
+        num_threads: int = ALL_CORES,
     ) -> list[list[int]]:
         """Return only the ids of many texts, without [CLS] and [SEP], on all cores:
         this is the fastest way.
         """
         if isinstance(texts, str):
-            raise models.single_text(texts)
+            raise single_text(texts)
         as_list = list(texts)
         if special_tokens:
             return self._encode_special(as_list, num_threads=num_threads)
@@ -408,7 +408,7 @@ class Tokenizer:
         if isinstance(self._model, WordPieceModel):
             texts = [_word_piece_text(piece) for piece in self.pieces]
         else:
-            texts = [piece.replace(models.SPACE, " ") for piece in self.pieces]
+            texts = [piece.replace(SPACE, " ") for piece in self.pieces]
         for token in self._model.added:
             texts[token.id] = "" if token.special else f" {token.content}"
         for index in self.special_ids:
@@ -446,7 +446,7 @@ class Tokenizer:
         num_unknown = 0
         for id_ in self.encode_ids([plain])[0]:
             piece = self.pieces[id_]
-            if piece == models.SPACE:
+            if piece == SPACE:
                 continue
             num_pieces += 1
             if id_ == self.unk_id:
@@ -547,9 +547,9 @@ def _listed_pieces(path: Path) -> list[str]:
     """Return the pieces of a vocab.txt or a tokenizer.json by id."""
     look = f"ls -l {quote(str(path.parent))}"
     if path.name != _PIPELINE:
-        data = files.read_capped(path, models.MAX_MODEL_BYTES, command=look)
+        data = files.read_capped(path, MAX_MODEL_BYTES, command=look)
         return data.decode("utf-8").splitlines()
-    table: Any = files.read_json(path, command=look, limit=models.MAX_MODEL_BYTES)
+    table: Any = files.read_json(path, command=look, limit=MAX_MODEL_BYTES)
     vocabulary = table["model"]["vocab"]
     if isinstance(vocabulary, dict):  # WordPiece: the id of each piece
         return sorted(vocabulary, key=lambda piece: int(vocabulary[piece]))
@@ -565,7 +565,7 @@ def read_vocabulary(path: Path) -> VocabularyFile:
     if file.name == _PIPELINE:
         vocabulary = read_tokenizer_json(file)
     else:
-        data = files.read_capped(file, models.MAX_MODEL_BYTES, command=look)
+        data = files.read_capped(file, MAX_MODEL_BYTES, command=look)
         added = read_added(file.parent) if path.is_dir() else ()
         vocabulary = VocabularyFile(file, file.suffix, data, Normalizer(), added)
     config = file.with_name(_CONFIG)

@@ -9,30 +9,42 @@ transformers replaces quotes, drops vowel signs and splits at `(` or `-`.
 
 import base64
 import math
-import sys
 import unicodedata
 from collections.abc import Callable, Container, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from litebert import files
 from litebert.errors import NoVocabularyError
 from litebert.files import Json
 from litebert.settings import describe_invalid
-from litebert.tokenizer import models
 from litebert.tokenizer.added import AddedToken
-from litebert.tokenizer.models import (
-    Normalizer,
+from litebert.tokenizer.model_file import (
+    CONTROL,
+    MAX_PIECE_BYTES,
+    MAX_PIECES,
+    NORMAL,
+    NUMBER_COMMA_PENALTY,
+    UNKNOWN,
+    USER_DEFINED,
     Piece,
+    damaged_vocabulary,
+    ends_in_number_comma,
+    names_of,
+    read_model,
+    write_model,
+)
+from litebert.tokenizer.models import (
+    SPACE,
+    UNIGRAM_SPECIAL,
     UnigramModel,
     WordPieceModel,
-    ends_in_number_comma,
 )
+from litebert.tokenizer.text import Normalizer, character_runs
 
 JsonTable: TypeAlias = Mapping[str, Json]
 
@@ -51,109 +63,87 @@ def tokenizer_config(
     """Return `tokenizer_config.json`, which makes transformers run our pipeline with
     segments.
     """
-    extra: list[Json] = [token.content for token in model.added if token.special]
-    return {
+    config: dict[str, Json] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "model_max_length": max_length,
         "do_lower_case": model.normalizer.lowercase,
         "keep_accents": model.normalizer.keep_accents,
-        **{f"{role}_token": piece for role, piece in model.special._asdict().items()},
-        **({"extra_special_tokens": extra} if extra else {}),
     }
+    for role, piece in model.special._asdict().items():
+        config[f"{role}_token"] = piece
+    extra: list[Json] = [token.content for token in model.added if token.special]
+    if extra:
+        config["extra_special_tokens"] = extra
+    return config
 
 
 def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
     """Return `tokenizer.json`: our preprocessing, the vocabulary, and `[CLS] A [SEP] B
     [SEP]` around it.
     """
-    ids = model.ids
-    special = model.special
+    table: dict[str, Json] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": _listed_tokens(model),
+        "post_processor": _framing(model),
+    }
+    if isinstance(model, UnigramModel):
+        table |= _unigram_steps(model)
+    else:
+        table |= _wordpiece_steps(model)
+    return table
+
+
+def _listed_tokens(model: UnigramModel | WordPieceModel) -> list[Json]:
+    """Return the special pieces and the added tokens as `tokenizers` lists them."""
+    tokens = [
+        AddedToken(name, model.ids[name], normalized=False, special=True)
+        for name in model.special
+    ]
+    tokens += sorted(model.added, key=lambda token: token.id)
+    return [{"id": token.id, **token._asdict()} for token in tokens]
+
+
+def _framing(model: UnigramModel | WordPieceModel) -> Json:
+    """Return the step that makes `[CLS] A [SEP]`, and `B [SEP]` of segment 1."""
 
     def part(kind: str, name: str, segment: int) -> Json:
         return {kind: {"id": name, "type_id": segment}}
 
+    special = model.special
     single = [
         part("SpecialToken", special.cls, 0),
         part("Sequence", "A", 0),
         part("SpecialToken", special.sep, 0),
     ]
-    flags: dict[str, Json] = dict.fromkeys(
-        ("single_word", "lstrip", "rstrip", "normalized"), False
-    )
-    listed: list[Json] = [
-        {"id": ids[name], "content": name, **flags, "special": True} for name in special
-    ]
-    by_id = sorted(model.added, key=lambda token: token.id)
-    listed += [token._asdict() for token in by_id]
+    second = [part("Sequence", "B", 1), part("SpecialToken", special.sep, 1)]
+    known: dict[str, Json] = {}
+    for name in special:
+        known[name] = {"id": name, "ids": [model.ids[name]], "tokens": [name]}
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": listed,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": single,
-            "pair": [
-                *single,
-                part("Sequence", "B", 1),
-                part("SpecialToken", special.sep, 1),
-            ],
-            "special_tokens": {
-                name: {"id": name, "ids": [ids[name]], "tokens": [name]}
-                for name in special
-            },
-        },
-        **(
-            _unigram_steps(model)
-            if isinstance(model, UnigramModel)
-            else _wordpiece_steps(model)
-        ),
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": single + second,
+        "special_tokens": known,
     }
 
 
 def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
     # not kept in the model: it takes 3 MB
-    pieces, charsmap, _ = models.read_model(model.data, "the model")
-    best = max(
-        (piece.score for piece in pieces if piece.kind == models.NORMAL), default=0.0
-    )
-    # The steps of our preprocessing, then those of sentencepiece's own normalizer.
-    steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
-    if not model.normalizer.keep_accents:
-        steps += [{"type": "NFKD"}, _replace(f"[{_class(unicodedata.combining)}]+", "")]
-    if model.normalizer.lowercase:
-        steps += [_replace(_FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
-    if charsmap:
-        # Their Precompiled looks up single graphemes and misses Hangul letters, which
-        # NFKC joins.
-        encoded = base64.b64encode(charsmap).decode("ascii")
-        steps += [
-            {"type": "NFKC"},
-            {"type": "Precompiled", "precompiled_charsmap": encoded},
-        ]
-    steps.append(_replace(" {2,}", " "))
-    vocabulary: list[Json] = [
-        (
-            [piece.text, user_defined_score(piece.text, best)]
-            if piece.kind == models.USER_DEFINED
-            else [
-                piece.text,
-                piece.score
-                - models.NUMBER_COMMA_PENALTY * ends_in_number_comma(piece.text),
-            ]
-        )
-        for piece in pieces
-    ]
+    file = read_model(model.data, "the model")
     metaspace: dict[str, Json] = {
         "type": "Metaspace",
-        "replacement": "▁",
+        "replacement": SPACE,
         "prepend_scheme": "always",
         "split": True,
     }
-    unknown = model.ids[model.special.unk]
     return {
-        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": _normalizing_steps(model.normalizer, file.charsmap),
+        },
         "pre_tokenizer": {
             "type": "Sequence",
             "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace],
@@ -161,36 +151,60 @@ def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
         "decoder": metaspace,
         "model": {
             "type": "Unigram",
-            "unk_id": unknown,
-            "vocab": vocabulary,
+            "unk_id": model.ids[model.special.unk],
+            "vocab": _scored(file.pieces),
             "byte_fallback": False,
         },
     }
 
 
-def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
-    choices: dict[str, Json] = {
-        "lowercase": model.normalizer.lowercase,
-        "strip_accents": model.strips_accents,
-    }
-    in_file = model.pieces[: model.num_in_file]
-    vocabulary: dict[str, Json] = {piece: model.ids[piece] for piece in in_file}
-    table: dict[str, Json] = {
-        "type": "WordPiece",
-        "unk_token": model.special.unk,
-        "continuing_subword_prefix": "##",
-    }
-    return {
-        "normalizer": {
-            "type": "BertNormalizer",
-            **choices,
-            "clean_text": True,
-            "handle_chinese_chars": True,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": table | {"max_input_chars_per_word": 200, "vocab": vocabulary},
-    }
+def _normalizing_steps(normalizer: Normalizer, charsmap: bytes) -> list[Json]:
+    """Return the steps of our preprocessing, then those of sentencepiece's own
+    normaliser.
+    """
+    steps = [_replace(f"[{_class(str.isspace)}{SPACE}]+", " ")]
+    if not normalizer.keep_accents:
+        steps.append({"type": "NFKD"})
+        steps.append(_replace(f"[{_class(unicodedata.combining)}]+", ""))
+    if normalizer.lowercase:
+        steps.append(_replace(_FINAL_SIGMA, "ς"))
+        steps.append({"type": "Lowercase"})
+    if charsmap:
+        # Their Precompiled looks up single graphemes and misses Hangul letters, which
+        # NFKC joins.
+        steps.append({"type": "NFKC"})
+        encoded = base64.b64encode(charsmap).decode("ascii")
+        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    steps.append(_replace(" {2,}", " "))
+    return steps
+
+
+def _replace(pattern: str, content: str) -> Json:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _class(belongs: Callable[[str], object]) -> str:
+    """Return the inside of a regular expression's [...] for all characters of a
+    class.
+    """
+    runs = character_runs(belongs)
+    return "".join(rf"\x{{{first:X}}}-\x{{{last:X}}}" for first, last in runs)
+
+
+def _scored(pieces: Sequence[Piece]) -> list[Json]:
+    """Return pieces with scores with which `tokenizers`, which knows no kinds of pieces
+    and splits no commas, encodes as we do.
+    """
+    best = max((piece.score for piece in pieces if piece.kind == NORMAL), default=0.0)
+    rows = list[Json]()
+    for piece in pieces:
+        score = piece.score
+        if piece.kind == USER_DEFINED:
+            score = user_defined_score(piece.text, best)
+        elif ends_in_number_comma(piece.text):
+            score -= NUMBER_COMMA_PENALTY
+        rows.append([piece.text, score])
+    return rows
 
 
 def user_defined_score(text: str, best: float) -> float:
@@ -200,30 +214,27 @@ def user_defined_score(text: str, best: float) -> float:
     return len(text.encode("utf-8", "surrogatepass")) * best - 0.1
 
 
-def _replace(pattern: str, content: str) -> Json:
-    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
-
-
-@cache
-def _class(belongs: Callable[[str], object]) -> str:
-    """Return the inside of a regular expression's [...] for all characters of a
-    class.
-    """
-    codes = [code for code in range(sys.maxunicode + 1) if belongs(chr(code))]
-    starts = [
-        code
-        for code, before in zip(codes, [-2, *codes], strict=False)
-        if code != before + 1
-    ]
-    ends = [
-        code
-        for code, after in zip(codes, [*codes[1:], -2], strict=True)
-        if code + 1 != after
-    ]
-    return "".join(
-        rf"\x{{{start:X}}}-\x{{{end:X}}}"
-        for start, end in zip(starts, ends, strict=True)
-    )
+def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
+    in_file = model.pieces[: model.num_in_file]
+    vocabulary: dict[str, Json] = {piece: model.ids[piece] for piece in in_file}
+    return {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "lowercase": model.normalizer.lowercase,
+            "strip_accents": model.strips_accents,
+            "clean_text": True,
+            "handle_chinese_chars": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": model.special.unk,
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 200,
+            "vocab": vocabulary,
+        },
+    }
 
 
 # ---- reading -------------------------------------------------------------------------
@@ -242,7 +253,7 @@ class VocabularyFile(NamedTuple):
 
 
 class _Token(BaseModel, strict=True):
-    content: str = Field(min_length=1, max_length=models.MAX_PIECE_BYTES)
+    content: str = Field(min_length=1, max_length=MAX_PIECE_BYTES)
     id: int = Field(ge=0)
     single_word: bool = False
     lstrip: bool = False
@@ -252,17 +263,15 @@ class _Token(BaseModel, strict=True):
 
 
 class _Added(BaseModel, strict=True):
-    added_tokens: list[_Token] | None = Field(None, max_length=models.MAX_PIECES)
+    added_tokens: list[_Token] | None = Field(None, max_length=MAX_PIECES)
 
 
 _Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
+_ScoredPiece = Annotated[tuple[str, _Score], Field(strict=False)]  # in JSON, a list
 
 
 class _Unigram(BaseModel, strict=True):
-    # JSON has lists for these pairs
-    vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(
-        max_length=models.MAX_PIECES
-    )
+    vocab: list[_ScoredPiece] = Field(max_length=MAX_PIECES)
     unk_id: int = Field(ge=0)
 
 
@@ -274,85 +283,102 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
     """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`; the file is not
     trusted.
     """
-    table = files.read_json(
-        path, command=f"ls -l {quote(str(path.parent))}", limit=_MAX_BYTES
-    )
-    found = table.get("model")
-    model: JsonTable = found if isinstance(found, dict) else {}
+    look = f"ls -l {quote(str(path.parent))}"
+    table = files.read_json(path, command=look, limit=_MAX_BYTES)
+    model = table.get("model")
+    if not isinstance(model, dict):
+        model = {}
     kind = model.get("type")
-    normalizer = _steps(table, "normalizer")
-    kinds = {step["type"] for step in normalizer}
-    if kind == "Unigram":
-        marks_words = any(
-            step["type"] == "Metaspace"
-            and step.get("replacement") == models.SPACE
-            and step.get("prepend_scheme") != "never"
-            and step.get("add_prefix_space") is not False
-            for step in _steps(table, "pre_tokenizer")
-        )
-        faults = {
-            "byte pieces": bool(model.get("byte_fallback")),
-            "no ▁ before words": not marks_words,
-        }
-    elif kind == "WordPiece":
-        is_marked = model.get("continuing_subword_prefix", "##") == "##"
-        faults = {"no ## inside words": not is_marked}
-    else:
-        faults = {f"a {kind} model" if isinstance(kind, str) else "no model": True}
-    _refuse(path, faults)
     try:
         if kind == "Unigram":
-            unigram = _Unigram.model_validate(model)
-            if unigram.unk_id >= len(unigram.vocab):
-                raise ValueError(
-                    f"unk_id is {unigram.unk_id}, of {len(unigram.vocab):,} pieces"
-                )
-            added = parse_added(table)
-            special = {token.content for token in added if token.special}
-            pieces = restore(
-                unigram.vocab,
-                unknown=unigram.unk_id,
-                control=special | set(models.UNIGRAM_SPECIAL),
-            )
-            maps = [
-                step.get("precompiled_charsmap")
-                for step in normalizer
-                if step["type"] == "Precompiled"
-            ]
-            # without a map, characters are not changed
-            encoded = maps[0] if maps else ""
-            charsmap = base64.b64decode(
-                encoded if isinstance(encoded, str) else "?", validate=True
-            )
-            # Our own files name the marks to drop in a Replace; NFKD alone drops none.
-            drops_marks = "NFKD" in kinds and any(
-                step.get("content") == "" for step in normalizer
-            )
-            settings = Normalizer(
-                "Lowercase" in kinds,
-                keep_accents=not (drops_marks or "StripAccents" in kinds),
-            )
-            data = models.write_model(pieces, charsmap)
-            return VocabularyFile(path, ".model", data, settings, added)
-
-        ids = _WordPiece.model_validate(model).vocab
-        words = sorted(ids, key=ids.__getitem__)
-        if [*map(ids.get, words)] != [*range(len(words))]:
-            raise ValueError("the ids of the pieces are not 0, 1, 2 and so on")
-        if broken := [word for word in words if word.split() != [word]]:
-            raise ValueError(f"a piece with spaces: {broken[0]!r:.80}")
-        data = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
-        bert: JsonTable = next(
-            (step for step in normalizer if step["type"] == "BertNormalizer"), {}
-        )
-        settings = Normalizer("Lowercase" in kinds or bert.get("lowercase") is True)
-        settings = as_bert(
-            settings, path, bert.get("strip_accents"), bert.get("handle_chinese_chars")
-        )
-        return VocabularyFile(path, ".txt", data, settings, parse_added(table))
+            return _read_unigram(path, table, model)
+        if kind == "WordPiece":
+            return _read_wordpiece(path, table, model)
     except ValueError as error:
-        fault = describe_invalid(error) if isinstance(error, ValidationError) else error
-        raise models.damaged_vocabulary(str(path), fault) from error
+        raise damaged_vocabulary(str(path), describe_invalid(error)) from error
+    raise _another_kind(
+        path, f"a {kind} model" if isinstance(kind, str) else "no model"
+    )
+
+
+def _read_unigram(path: Path, table: JsonTable, model: JsonTable) -> VocabularyFile:
+    faults = {
+        "byte pieces": bool(model.get("byte_fallback")),
+        "no ▁ before words": not _marks_words(_steps(table, "pre_tokenizer")),
+    }
+    if any(faults.values()):
+        raise _another_kind(path, names_of(faults))
+    unigram = _Unigram.model_validate(model)
+    if unigram.unk_id >= len(unigram.vocab):
+        raise ValueError(
+            f"unk_id is {unigram.unk_id}, of {len(unigram.vocab):,} pieces"
+        )
+    added = parse_added(table)
+    special = {token.content for token in added if token.special}
+    control = special | set(UNIGRAM_SPECIAL)
+    pieces = restore(unigram.vocab, unknown=unigram.unk_id, control=control)
+
+    steps = _steps(table, "normalizer")
+    kinds = {step["type"] for step in steps}
+    # Our own files name the marks to drop in a Replace; NFKD alone drops none.
+    drops_marks = "NFKD" in kinds and any(step.get("content") == "" for step in steps)
+    settings = Normalizer(
+        lowercase="Lowercase" in kinds,
+        keep_accents=not (drops_marks or "StripAccents" in kinds),
+    )
+    data = write_model(pieces, _charsmap(steps))
+    return VocabularyFile(path, ".model", data, settings, added)
+
+
+def _marks_words(steps: Sequence[JsonTable]) -> bool:
+    """Return whether a step before the model puts ▁ before words."""
+    for step in steps:
+        if step["type"] == "Metaspace" and step.get("replacement") == SPACE:
+            is_off = step.get("add_prefix_space") is False  # before tokenizers 0.15
+            if not is_off and step.get("prepend_scheme") != "never":
+                return True
+    return False
+
+
+def _charsmap(steps: Sequence[JsonTable]) -> bytes:
+    """Return the character map of the steps; without one, characters are not
+    changed.
+    """
+    for step in steps:
+        if step["type"] == "Precompiled":
+            encoded = step.get("precompiled_charsmap")
+            if not isinstance(encoded, str):
+                raise ValueError("a character map that is not a text")
+            return base64.b64decode(encoded, validate=True)
+    return b""
+
+
+def _read_wordpiece(path: Path, table: JsonTable, model: JsonTable) -> VocabularyFile:
+    if model.get("continuing_subword_prefix", "##") != "##":
+        raise _another_kind(path, "no ## inside words")
+    ids = _WordPiece.model_validate(model).vocab
+    words = sorted(ids, key=ids.__getitem__)
+    if [ids[word] for word in words] != list(range(len(words))):
+        raise ValueError("the ids of the pieces are not 0, 1, 2 and so on")
+    for word in words:
+        if word.split() != [word]:
+            raise ValueError(f"a piece with spaces: {word!r:.80}")
+    data = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
+
+    lowercase = False
+    bert: JsonTable = {}
+    for step in _steps(table, "normalizer"):
+        if step["type"] == "BertNormalizer":
+            bert = step
+        lowercase = lowercase or step["type"] == "Lowercase"
+    lowercase = lowercase or bert.get("lowercase") is True
+    settings = as_bert(
+        Normalizer(lowercase),
+        path,
+        bert.get("strip_accents"),
+        bert.get("handle_chinese_chars"),
+    )
+    return VocabularyFile(path, ".txt", data, settings, parse_added(table))
 
 
 def as_bert(
@@ -361,26 +387,41 @@ def as_bert(
     """Complete the settings of a WordPiece vocabulary by those that a file of
     transformers has for BERT only.
     """
-    is_partial = strip_accents is True and not settings.lowercase
-    _refuse(
-        path,
-        {
-            "words of several Chinese characters": splits_chinese is False,
-            "unaccented capitals": is_partial,
-        },
+    faults = {
+        "words of several Chinese characters": splits_chinese is False,
+        "unaccented capitals": strip_accents is True and not settings.lowercase,
+    }
+    if any(faults.values()):
+        raise _another_kind(path, names_of(faults))
+    keeps_accents = settings.keep_accents
+    if strip_accents is not None:
+        keeps_accents = strip_accents is False
+    return Normalizer(settings.lowercase, settings.lowercase and keeps_accents)
+
+
+def _another_kind(path: Path, received: str) -> NoVocabularyError:
+    return NoVocabularyError(
+        "LB-244",
+        f"{path} describes a tokenizer of a kind that ALBERT does not use",
+        received=received,
+        next="put the model's spiece.model next to it, which takes precedence, or"
+        " choose another model",
     )
-    keeps = settings.keep_accents if strip_accents is None else strip_accents is False
-    return Normalizer(settings.lowercase, settings.lowercase and keeps)
 
 
-def _refuse(path: Path, faults: Mapping[str, bool]) -> None:
-    if found := ", ".join(fault for fault, is_there in faults.items() if is_there):
-        what = f"{path} describes a tokenizer of a kind that ALBERT does not use"
-        advice = (
-            "put the model's spiece.model next to it, which takes precedence, or choose"
-            " another model"
-        )
-        raise NoVocabularyError("LB-244", what, received=found, next=advice)
+def _steps(table: JsonTable, stage: str) -> list[JsonTable]:
+    """Return the steps of a stage, which is one step or a sequence of them."""
+    whole = table.get(stage)
+    if not isinstance(whole, dict):
+        return []
+    listed = whole.get("normalizers", whole.get("pretokenizers", [whole]))
+    if not isinstance(listed, list):
+        return []
+    steps = [step for step in listed if isinstance(step, dict)]
+    return [step for step in steps if isinstance(step.get("type"), str)]
+
+
+# ---- the pieces of the original file -------------------------------------------------
 
 
 def restore(
@@ -395,45 +436,51 @@ def restore(
     write the score that sentencepiece gives to user-defined pieces, where transformers
     writes 0.
     """
-    best = float(
-        np.float32(
-            max(
-                (score for text, score in scores if score and text not in control),
-                default=0.0,
-            )
-        )
-    )
+    normal = [score for text, score in scores if score and text not in control]
+    best = float(np.float32(max(normal, default=0.0)))
     pieces = []
     for index, (text, score) in enumerate(scores):
-        if index == unknown or text in control:
-            pieces.append(
-                Piece(text, 0.0, models.UNKNOWN if index == unknown else models.CONTROL)
-            )
+        by_rule = user_defined_score(text, best)
+        if index == unknown:
+            piece = Piece(text, 0.0, UNKNOWN)
+        elif text in control:
+            piece = Piece(text, 0.0, CONTROL)
         # 0: no normal piece has the probability 1
-        elif score == 0 or math.isclose(
-            score, user_defined_score(text, best), rel_tol=PRECISION
-        ):
-            pieces.append(Piece(text, 0.0, models.USER_DEFINED))
+        elif score == 0 or math.isclose(score, by_rule, rel_tol=PRECISION):
+            piece = Piece(text, 0.0, USER_DEFINED)
         else:
-            pieces.append(Piece(text, score, models.NORMAL))
-    # A score of -109 may be genuine: a vocabulary trained here has it from the start.
-    # But sentencepiece's scores have 32 bits, and minus 100 many need more (121 of 141
-    # official ones): the 100 is added back if only then all fit.
+            piece = Piece(text, score, NORMAL)
+        pieces.append(piece)
+    return _raise_number_commas(pieces)
+
+
+def _raise_number_commas(pieces: list[Piece]) -> list[Piece]:
+    """Add the 100 to the scores of number commas if it was subtracted from them.
+
+    A score of -109 may be genuine: a vocabulary trained here has it from the start. But
+    sentencepiece's scores have 32 bits, and minus 100 many need more (121 of 141
+    official ones): the 100 is added back if only then all fit.
+    """
     commas = [
-        i
-        for i, p in enumerate(pieces)
-        if p.kind == models.NORMAL and ends_in_number_comma(p.text)
+        index
+        for index, piece in enumerate(pieces)
+        if piece.kind == NORMAL and ends_in_number_comma(piece.text)
     ]
     lowered = np.array([pieces[index].score for index in commas])
-    raised = lowered + models.NUMBER_COMMA_PENALTY
-    have_32_bits = [
-        np.allclose(x.astype(np.float32), x, rtol=PRECISION, atol=0)
-        for x in (lowered, raised)
-    ]
-    if have_32_bits == [False, True]:
-        for index, score in zip(commas, raised.tolist(), strict=True):
-            pieces[index] = pieces[index]._replace(score=score)
-    return pieces
+    raised = lowered + NUMBER_COMMA_PENALTY
+    if _have_32_bits(lowered) or not _have_32_bits(raised):
+        return pieces
+    original = list(pieces)
+    for index, score in zip(commas, raised.tolist(), strict=True):
+        original[index] = pieces[index]._replace(score=score)
+    return original
+
+
+def _have_32_bits(scores: np.ndarray) -> bool:
+    return np.allclose(scores.astype(np.float32), scores, rtol=PRECISION, atol=0)
+
+
+# ---- added tokens --------------------------------------------------------------------
 
 
 def parse_added(table: JsonTable) -> tuple[AddedToken, ...]:
@@ -450,46 +497,26 @@ def read_added(folder: Path) -> tuple[AddedToken, ...]:
     transformers lists them in tokenizer.json; version 4 also in
     tokenizer_config.json, and without a tokenizer.json in added_tokens.json.
     """
-    command = f"ls -l {quote(str(folder))}"
-
-    def table(name: str) -> dict[str, Json]:
-        path = folder / name
-        if not path.is_file():
-            return {}
-        return files.read_json(path, command=command, limit=_MAX_BYTES)
-
-    pipeline = table("tokenizer.json")
-    by_id = table("tokenizer_config.json").get("added_tokens_decoder")
-    by_name = table("added_tokens.json")
+    pipeline = _read_if_there(folder / "tokenizer.json")
+    by_id = _read_if_there(folder / "tokenizer_config.json").get("added_tokens_decoder")
+    by_name = _read_if_there(folder / "added_tokens.json")
+    listed = list[Json]()
     try:
         if pipeline:
             return parse_added(pipeline)
         if isinstance(by_id, dict):
-            listed: list[Json] = [
-                {**entry, "id": int(number)}
-                for number, entry in by_id.items()
-                if isinstance(entry, dict)
-            ]
-            return parse_added({"added_tokens": listed})
-        plain: list[Json] = [
-            {"content": name, "id": id_} for name, id_ in by_name.items()
-        ]
-        return parse_added({"added_tokens": plain})
+            for number, token in by_id.items():
+                if isinstance(token, dict):
+                    listed.append({**token, "id": int(number)})
+        else:
+            listed += [{"content": name, "id": id_} for name, id_ in by_name.items()]
+        return parse_added({"added_tokens": listed})
     except ValueError as error:
-        fault = describe_invalid(error) if isinstance(error, ValidationError) else error
-        raise models.damaged_vocabulary(str(folder), fault) from error
+        raise damaged_vocabulary(str(folder), describe_invalid(error)) from error
 
 
-def _steps(table: JsonTable, stage: str) -> list[JsonTable]:
-    whole = table.get(stage)
-    steps = (
-        whole.get("normalizers", whole.get("pretokenizers", [whole]))
-        if isinstance(whole, dict)
-        else []
-    )
-    listed = steps if isinstance(steps, list) else []
-    return [
-        step
-        for step in listed
-        if isinstance(step, dict) and isinstance(step.get("type"), str)
-    ]
+def _read_if_there(path: Path) -> JsonTable:
+    if not path.is_file():
+        return {}
+    look = f"ls -l {quote(str(path.parent))}"
+    return files.read_json(path, command=look, limit=_MAX_BYTES)

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import json
-import sys
 import tarfile
 import unicodedata
 import urllib.request
@@ -29,7 +28,8 @@ from litebert.interop.export import program
 from litebert.plugins import VERBS
 from litebert.privacy import cache_folder
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.models import NORMAL, read_model
+from litebert.tokenizer.model_file import NORMAL, read_model
+from litebert.tokenizer.text import character_runs
 from litebert.tokenizer.tokenizer import read_vocabulary
 
 try:
@@ -407,9 +407,8 @@ def _class(belongs: Callable[[str], bool]) -> str:
     """Return a JavaScript character class, without brackets, of the characters for
     which `belongs` is true.
     """
-    codes = np.array([code for code in range(sys.maxunicode + 1) if belongs(chr(code))])
-    runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
-    return "".join(rf"\u{{{run[0]:x}}}-\u{{{run[-1]:x}}}" for run in runs)
+    runs = character_runs(belongs)
+    return "".join(rf"\u{{{first:x}}}-\u{{{last:x}}}" for first, last in runs)
 
 
 def read_runtime(package: Path | None) -> tuple[bytes, bytes]:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from litebert.tokenizer.models import replace_surrogates
+from litebert.tokenizer.text import replace_surrogates
 
 # words for a missing value, in a column of numbers
 MISSING = ("nan", "na", "n/a", "null", "none")
