@@ -26,16 +26,10 @@ from benchmarks.speed.exports import count_products
 from litebert.cli.command import command_of
 from litebert.config import preset
 from litebert.folder import ModelFolder, write_folder
+from litebert.interop.export.check import Inputs, RunBatch
+from litebert.interop.export.network import INPUTS, PaddedNetwork, pad_network
 from litebert.interop.export.onnx import quantize, start_session, to_graph
-from litebert.interop.export.program import (
-    INPUTS,
-    Inputs,
-    PaddedNetwork,
-    RunBatch,
-    dynamic_shapes,
-    pad_network,
-    quiet,
-)
+from litebert.interop.export.program import dynamic_shapes, quiet
 from litebert.nn import AlbertForPretraining, Batch
 
 NAMES = ("last_hidden_state", "pooler_output")

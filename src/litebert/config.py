@@ -22,8 +22,22 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """A group of settings, frozen; unknown names are refused."""
 
 
+class ContradictionError(ValueError):
+    """Settings that do not fit each other; `names` are those of the fields, one of which
+    has to change.
+    """
+
+    def __init__(self, names: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.names = names
+
+
 # ---- the network ---------------------------------------------------------------------
 
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+LayerCount: TypeAlias = Annotated[int, Field(ge=1, le=1_024)]
+UpToOne: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]  # of dropouts and decays
 Option: TypeAlias = bool | int | float | str | list[str]
 Options: TypeAlias = dict[str, Option]
 """Settings of a record that a plug-in may have added, by name; on a command line,
@@ -57,16 +71,14 @@ class AlbertConfig(Section):
         128, ge=1, le=65_536, description="width of the embeddings, E"
     )
     hidden_size: int = Field(768, ge=1, le=65_536, description="width of the layers, H")
-    num_hidden_layers: int = Field(
-        12, ge=1, le=1_024, description="times a layer is applied, L"
-    )
-    num_hidden_groups: int = Field(
-        1, ge=1, le=1_024, description="groups of layers that share parameters"
+    num_hidden_layers: LayerCount = Field(12, description="times a layer is applied, L")
+    num_hidden_groups: LayerCount = Field(
+        1, description="groups of layers that share parameters"
     )
     inner_group_num: int = Field(
         1, ge=1, le=64, description="distinct blocks in one layer"
     )
-    num_attention_heads: int = Field(12, ge=1, le=1_024, description="attention heads")
+    num_attention_heads: LayerCount = Field(12, description="attention heads")
     intermediate_size: int = Field(
         3_072, ge=1, le=262_144, description="feed-forward width, I"
     )
@@ -85,14 +97,14 @@ class AlbertConfig(Section):
     hidden_act: Activation = Field(
         "gelu_new", description="gelu_new: tanh form; gelu: erf"
     )
-    hidden_dropout_prob: float = Field(
-        0.0, ge=0, lt=1, description="dropout after each sub-layer"
+    hidden_dropout_prob: BelowOne = Field(
+        0.0, description="dropout after each sub-layer"
     )
-    attention_probs_dropout_prob: float = Field(
-        0.0, ge=0, lt=1, description="dropout of attention"
+    attention_probs_dropout_prob: BelowOne = Field(
+        0.0, description="dropout of attention"
     )
-    classifier_dropout_prob: float = Field(
-        0.1, ge=0, lt=1, description="dropout before task heads"
+    classifier_dropout_prob: BelowOne = Field(
+        0.1, description="dropout before task heads"
     )
     max_position_embeddings: int = Field(
         512, ge=1, le=131_072, description="longest sequence"
@@ -101,9 +113,7 @@ class AlbertConfig(Section):
     initializer_range: float = Field(
         0.02, gt=0, le=1, description="std of the truncated normal"
     )
-    layer_norm_eps: float = Field(
-        1e-12, ge=0, le=1, description="epsilon of the layer norms"
-    )
+    layer_norm_eps: UpToOne = Field(1e-12, description="epsilon of the layer norms")
     sharing: Sharing = Field(
         "all", description="what the layers share (paper, Table 4)"
     )
@@ -157,34 +167,38 @@ class AlbertConfig(Section):
         heads = self.num_attention_heads
         unknown = self.attention_settings.keys() - self.attention_arguments.keys()
         if unknown:
-            raise ValueError(
-                f"attention {self.attention!r} has no setting {min(unknown)}"
+            raise ContradictionError(
+                ("attention", "attention_settings"),
+                f"attention {self.attention!r} has no setting {min(unknown)}",
             )
         if self.hidden_size % heads:
-            raise ValueError(
+            raise ContradictionError(
+                ("hidden_size", "num_attention_heads"),
                 f"hidden_size {self.hidden_size} must be a multiple of"
-                f" num_attention_heads {heads}"
+                f" num_attention_heads {heads}",
             )
         if groups > layers:
-            raise ValueError(
-                f"num_hidden_groups {groups} must not exceed num_hidden_layers {layers}"
+            raise ContradictionError(
+                ("num_hidden_layers", "num_hidden_groups"),
+                f"num_hidden_groups {groups} must not exceed num_hidden_layers {layers}",
             )
-        if any(
-            layer * groups // layers != int(layer / (layers / groups))
-            for layer in range(layers)
-        ):
-            raise ValueError(
-                f"num_hidden_groups {groups}: transformers would split {layers} layers"
-                " into other groups"
-            )
+        for layer in range(layers):
+            if layer * groups // layers != int(layer / (layers / groups)):
+                raise ContradictionError(
+                    ("num_hidden_layers", "num_hidden_groups"),
+                    f"num_hidden_groups {groups}: transformers would split {layers}"
+                    " layers into other groups",
+                )
         if self.sharing != "all" and groups not in (1, layers):
-            raise ValueError(
+            raise ContradictionError(
+                ("num_hidden_groups", "sharing"),
                 f"sharing {self.sharing!r} does not use num_hidden_groups: leave it"
-                " at 1"
+                " at 1",
             )
         if not self.projects_embeddings and self.embedding_size != self.hidden_size:
-            raise ValueError(
-                "embedding_projection false needs embedding_size = hidden_size"
+            raise ContradictionError(
+                ("embedding_size", "hidden_size", "embedding_projection"),
+                "embedding_projection false needs embedding_size = hidden_size",
             )
         return self
 
@@ -308,6 +322,11 @@ class HeadConfig(Section):
         return "embed" if kind is None else str(kind.verb)
 
     @property
+    def leaves_answers_open(self) -> bool:
+        """Whether nobody knows if it was trained on questions without an answer."""
+        return self.kind == "question-answering" and self.always_answers is None
+
+    @property
     def has_problem_type(self) -> bool:
         """Whether kinds of task that differ in the meaning of the outputs share it."""
         return any(kind.problem_type for kind in kinds_of_head(self.kind))
@@ -403,7 +422,7 @@ class PretrainStart(Section):
 class DataConfig(Section):
     """Where the training text comes from."""
 
-    corpus: str = Field(description="corpus folder made by `litebert corpus build`")
+    corpus: str = Field(description="corpus folder")
     mix: tuple[str, ...] | None = Field(
         None, description="more corpora of the same vocabulary to sample from"
     )
@@ -420,8 +439,9 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.weights is not None and len(self.weights) != 1 + len(self.mix or ()):
-            raise ValueError(
-                f"data.weights needs one number per corpus, not {len(self.weights)}"
+            raise ContradictionError(
+                ("mix", "weights"),
+                f"data.weights needs one number per corpus, not {len(self.weights)}",
             )
         return self
 
@@ -442,9 +462,7 @@ class ObjectiveConfig(Section):
     max_seq_length: int = Field(
         512, ge=8, le=131_072, description="pieces in the longest sequence"
     )
-    short_seq_prob: float = Field(
-        0.1, ge=0, le=1, description="share of shorter sequences"
-    )
+    short_seq_prob: UpToOne = Field(0.1, description="share of shorter sequences")
     short_seq_per: Literal["instance", "document"] = Field(
         "instance", description="document: drawn once, as upstream"
     )
@@ -466,8 +484,10 @@ class ObjectiveConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.heads.get("masked_lm", 0.0) <= 0 or min(self.heads.values()) < 0:
-            raise ValueError(
-                "objective.heads needs a weight above 0 for masked_lm, and none below 0"
+            raise ContradictionError(
+                ("heads",),
+                "objective.heads needs a weight above 0 for masked_lm, and none below"
+                " 0",
             )
         return self
 
@@ -480,14 +500,14 @@ class EarlyConfig(Section):
     mask_prob: float | None = Field(
         None, gt=0, lt=1, description="share to predict at first; unset: no change"
     )
-    mask_share: float = Field(
-        0.6, ge=0, le=1, description="share of the planned steps with that mask_prob"
+    mask_share: UpToOne = Field(
+        0.6, description="share of the planned steps with that mask_prob"
     )
     depth: int | None = Field(
         None, ge=1, description="steps of the network applied at first; unset: all"
     )
-    depth_share: float = Field(
-        0.3, ge=0, lt=1, description="share of the planned steps with that depth"
+    depth_share: BelowOne = Field(
+        0.3, description="share of the planned steps with that depth"
     )
 
 
@@ -524,23 +544,19 @@ class OptimConfig(Section):
     muon_learning_rate: float = Field(
         4e-3, gt=0, le=1, description="peak rate of the matrices that muon updates"
     )
-    muon_momentum: float = Field(
-        0.95, ge=0, lt=1, description="decay of muon's momentum"
-    )
+    muon_momentum: BelowOne = Field(0.95, description="decay of muon's momentum")
     bias_correction: bool | None = Field(
         None, description="divide moments by 1 - beta^t; unset: only with muon"
     )
-    average_decay: float = Field(
+    average_decay: BelowOne = Field(
         0.0,
-        ge=0,
-        lt=1,
         description="decay of the weight average that is saved; 0: none",
     )
     weight_decay: float = Field(
         0.01, ge=0, le=10, description="decoupled; not applied to norms and biases"
     )
-    beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
-    beta2: float = Field(0.999, ge=0, lt=1, description="decay of the second moment")
+    beta1: BelowOne = Field(0.9, description="decay of the first moment")
+    beta2: BelowOne = Field(0.999, description="decay of the second moment")
     epsilon: float = Field(
         1e-6, gt=0, le=1, description="added outside the square root"
     )
@@ -569,7 +585,7 @@ class TrainConfig(Section):
     minutes: float | None = Field(
         None, gt=0, description="stop after this time: the schedule follows the clock"
     )
-    batch_size: int = Field(4_096, ge=1, description="sequences per step")
+    batch_size: Count = Field(4_096, description="sequences per step")
     micro_batch_size: int | None = Field(
         None, ge=1, description="sequences computed at once; unset: the whole batch"
     )
@@ -594,15 +610,13 @@ class TrainConfig(Section):
     seed: int = Field(
         12_345, ge=0, lt=2**63, description="the single seed of all randomness"
     )
-    eval_every: int = Field(
-        1_000, ge=1, description="steps between held-out evaluations"
-    )
+    eval_every: Count = Field(1_000, description="steps between held-out evaluations")
     eval_at_start: bool = Field(True, description="evaluate before the first step, too")
-    eval_sequences: int = Field(
-        1_024, ge=1, description="held-out sequences per evaluation"
+    eval_sequences: Count = Field(
+        1_024, description="held-out sequences per evaluation"
     )
-    save_every: int = Field(1_000, ge=1, description="steps between checkpoints")
-    keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints to keep")
+    save_every: Count = Field(1_000, description="steps between checkpoints")
+    keep_checkpoints: Count = Field(2, description="newest checkpoints to keep")
     keep_every: int | None = Field(
         None, ge=1, description="also keep checkpoints at multiples of this many steps"
     )
@@ -610,7 +624,7 @@ class TrainConfig(Section):
         None,
         description="pretraining: also keep the best evaluation's model, in `best`",
     )
-    log_every: int = Field(10, ge=1, description="steps between progress lines")
+    log_every: Count = Field(10, description="steps between progress lines")
     loader_workers: int = Field(
         1, ge=0, description="processes that prepare batches; 0: none"
     )
@@ -638,35 +652,35 @@ class PretrainConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        positions = self.model.max_position_embeddings
         train = self.train
-        warmup = self.optim.warmup_steps
+        length = self.objective.max_seq_length
+        positions = self.model.max_position_embeddings
         # that of a starting model is known later
-        if (
-            length := self.objective.max_seq_length
-        ) > positions and not self.start.model:
-            name = "objective.max_seq_length"
-            raise ValueError(
-                f"{name} {length} must not exceed model.max_position_embeddings"
-                f" {positions}"
+        if length > positions and not self.start.model:
+            raise ContradictionError(
+                ("model.max_position_embeddings", "objective.max_seq_length"),
+                f"objective.max_seq_length {length} must not exceed"
+                f" model.max_position_embeddings {positions}",
             )
+        warmup = self.optim.warmup_steps
         if warmup >= train.steps > 1 and train.minutes is None:
-            raise ValueError(
-                f"optim.warmup_steps {warmup} must be below train.steps {train.steps}"
+            raise ContradictionError(
+                ("optim.warmup_steps", "train.steps"),
+                f"optim.warmup_steps {warmup} must be below train.steps {train.steps}",
             )
-        if train.micro_batch_size and train.batch_size % train.micro_batch_size:
-            sizes = (
-                f"train.batch_size {train.batch_size}",
-                f"train.micro_batch_size {train.micro_batch_size}",
+        micro = train.micro_batch_size
+        if micro and train.batch_size % micro:
+            raise ContradictionError(
+                ("train.batch_size", "train.micro_batch_size"),
+                f"train.batch_size {train.batch_size} must be a multiple of"
+                f" train.micro_batch_size {micro}",
             )
-            raise ValueError(f"{sizes[0]} must be a multiple of {sizes[1]}")
-        for name, value in (
-            ("early.depth", self.early.depth),
-            ("train.micro_batch_size", train.micro_batch_size),
-        ):
+        only_alone = {"early.depth": self.early.depth, "train.micro_batch_size": micro}
+        for name, value in only_alone.items():
             if self.distil.teacher and value:
-                raise ValueError(
-                    f"{name} must be null in distillation, which does not support it"
+                raise ContradictionError(
+                    (name,),
+                    f"{name} must be null in distillation, which does not support it",
                 )
         return self
 
@@ -677,26 +691,22 @@ class PretrainConfig(Section):
 class TaskConfig(Section):
     """What is learned, and how long its sequences may be."""
 
-    name: str = Field(
-        description="a named task (litebert recipes list), or table: your own data"
-    )
+    name: str = Field(description="a named task, or table: your own data")
     max_length: int = Field(
         512, ge=8, le=131_072, description="pieces in the longest sequence"
     )
-    max_query_length: int = Field(
-        64, ge=1, description="SQuAD: pieces kept of a question"
+    max_query_length: Count = Field(64, description="SQuAD: pieces kept of a question")
+    doc_stride: Count = Field(
+        128, description="SQuAD: pieces from one window's start to the next"
     )
-    doc_stride: int = Field(
-        128, ge=1, description="SQuAD: pieces from one window's start to the next"
-    )
-    max_answer_length: int = Field(
-        30, ge=1, description="SQuAD: pieces in the longest answer"
+    max_answer_length: Count = Field(
+        30, description="SQuAD: pieces in the longest answer"
     )
     null_threshold: float | None = Field(
         None, description="SQuAD 2.0: no answer from this null score; unset: official"
     )
-    max_qa_length: int = Field(
-        128, ge=1, description="RACE: last pieces kept of question + option"
+    max_qa_length: Count = Field(
+        128, description="RACE: last pieces kept of question + option"
     )
     class_weights: tuple[float, ...] | None = Field(
         None, description="loss weights, in the order of the labels"
@@ -790,15 +800,15 @@ class FinetuneTrainConfig(TrainConfig):
     steps: int = Field(
         0, ge=0, le=10**9, description="optimizer steps in all; 0: from epochs"
     )
-    batch_size: int = Field(32, ge=1, description="examples (SQuAD: windows) per step")
+    batch_size: Count = Field(32, description="examples (SQuAD: windows) per step")
     eval_every: int = Field(
         0, ge=0, description="steps between evaluations; 0: once an epoch"
     )
     eval_at_start: bool = Field(
         False, description="evaluate before the first step, too"
     )
-    save_every: int = Field(500, ge=1, description="steps between checkpoints")
-    keep_checkpoints: int = Field(1, ge=1, description="newest checkpoints to keep")
+    save_every: Count = Field(500, description="steps between checkpoints")
+    keep_checkpoints: Count = Field(1, description="newest checkpoints to keep")
     exits: bool = Field(
         False,
         description=(
@@ -818,9 +828,7 @@ class TeacherConfig(Section):
     temperature: float = Field(
         2.0, gt=0, le=100, description="softens the logits of both teacher and student"
     )
-    weight: float = Field(
-        0.5, ge=0, le=1, description="share of the loss; 1: labels are ignored"
-    )
+    weight: UpToOne = Field(0.5, description="share of the loss; 1: labels are ignored")
 
 
 class FinetuneConfig(Section):
@@ -836,8 +844,9 @@ class FinetuneConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.data.folder is None) == (self.data.train is None):
-            raise ValueError(
-                "set either data.folder (a named task) or data.train (your own)"
+            raise ContradictionError(
+                ("data.folder", "data.train"),
+                "set either data.folder (a named task) or data.train (your own)",
             )
         only_own = {
             "dev": None,
@@ -848,5 +857,7 @@ class FinetuneConfig(Section):
         }
         for name, default in only_own.items():
             if self.data.train is None and getattr(self.data, name) != default:
-                raise ValueError(f"only your own files have data.{name}")
+                raise ContradictionError(
+                    (f"data.{name}",), f"only your own files have data.{name}"
+                )
         return self

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from litebert.config import Options, Weight, preset
+from litebert.config import ContradictionError, Options, Weight, preset
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json, read_capped
 from litebert.plugins import NameIn, Registry, plugins_used
@@ -52,11 +52,9 @@ def name_in(origin: str | None, kind: Literal["recipe", "preset"]) -> str | None
     >>> name_in("preset mini (recipe laptop)", "preset"), name_in("recipe mrpc", "preset")
     ('mini', None)
     """
-    return (
-        origin.removeprefix(f"{kind} ").partition(" (")[0]
-        if origin and origin.startswith(f"{kind} ")
-        else None
-    )
+    if not origin or not origin.startswith(f"{kind} "):
+        return None
+    return origin.removeprefix(f"{kind} ").partition(" (")[0]
 
 
 @dataclass(frozen=True)
@@ -77,14 +75,14 @@ def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
     try:
         table = tomllib.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        again = "litebert recipes show quickstart"
         raise LitebertError(
-            "LB-101", f"{path} is not valid TOML", received=error, next=again
+            "LB-101",
+            f"{path} is not valid TOML",
+            received=error,
+            next="litebert recipes show quickstart",
         ) from error
-    return {
-        key: Setting(value, origin or str(path))
-        for key, value in _flatten_table(table).items()
-    }
+    source = origin or str(path)
+    return {key: Setting(value, source) for key, value in _flatten_table(table).items()}
 
 
 def settings_from_words(words: Sequence[str]) -> Settings:
@@ -95,13 +93,11 @@ def settings_from_words(words: Sequence[str]) -> Settings:
     for word in words:
         key, equals, text = map(str.strip, word.partition("="))
         if not equals or not key:
-            what = "this word of the command line is not a setting"
-            expected = "section.name=value, as in train.steps=9"
             raise LitebertError(
                 "LB-102",
-                what,
+                "this word of the command line is not a setting",
                 received=word,
-                expected=expected,
+                expected="section.name=value, as in train.steps=9",
                 next="litebert pretrain --help",
             )
         try:
@@ -140,69 +136,95 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     `model.preset` sets all fields of the network; single fields override it.
     """
     fields = fields_of(schema)
+    known = [*fields]
+    if "model.hidden_size" in fields:  # fine-tuning takes its start's network
+        known.append(_PRESET)
+    verb = "finetune" if "task" in schema.model_fields else "pretrain"
+    listing = f"litebert config list {verb}"
     merged = _merge(layers, fields)
-    # fine-tuning takes its start's network
-    known = [*fields, *["model.preset"] * ("model.hidden_size" in fields)]
-    if "model.preset" in known and (chosen := merged.pop("model.preset", None)):
-        values = preset(str(chosen.value)).model_dump(mode="json")
-        origin = f"preset {chosen.value} ({chosen.origin})"
-        merged = {
-            f"model.{name}": Setting(value, origin) for name, value in values.items()
-        } | merged
-    listing = (
-        "litebert config list"
-        f" {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
-    )
+    _require_known(merged, known, listing)
+    merged = _expand_preset(merged)
+    try:
+        config = schema.model_validate(_sections(schema, fields, merged))
+    except ValidationError as error:
+        raise _refused(error, merged, listing) from error
+    for registry, name, key in names_in(config):
+        registry.require(name, setting=f"{key}={name}")
+    origins = {key: merged[key].origin if key in merged else DEFAULT for key in fields}
+    return Resolved(config, origins)
+
+
+_PRESET = "model.preset"
+
+
+def _require_known(merged: Settings, known: Sequence[str], listing: str) -> None:
+    """Raise LB-103 for a setting that does not exist."""
     for key, setting in merged.items():
         if key not in known:
             what = f"there is no setting {key} (from {setting.origin})"
             raise no_such_name("LB-103", what, key, known, next=listing)
 
-    sections: dict[str, dict[str, Json]] = {
-        section: {} for section in schema.model_fields
-    }
+
+def _expand_preset(merged: Settings) -> Settings:
+    """Return the settings with all fields of a chosen preset in its place."""
+    chosen = merged.pop(_PRESET, None)
+    if chosen is None or not chosen.value:
+        return merged
+    expanded = Settings()
+    origin = f"preset {chosen.value} ({chosen.origin})"
+    for name, value in preset(str(chosen.value)).model_dump(mode="json").items():
+        expanded[f"model.{name}"] = Setting(value, origin)
+    return expanded | merged
+
+
+def _sections(
+    schema: type[BaseModel], fields: Mapping[str, FieldInfo], merged: Settings
+) -> dict[str, dict[str, Json]]:
+    """Return the settings as the table of sections that pydantic checks."""
+    sections: dict[str, dict[str, Json]] = {name: {} for name in schema.model_fields}
     for key, setting in merged.items():
         section, _, name = key.partition(".")
+        value = setting.value
         takes_text = fields[key].annotation in (str, str | None)
-        is_text = isinstance(setting.value, str | None)
-        # 2024 or 2024-01-01 for a text
-        value = setting.word if takes_text and not is_text else None
-        sections[section][name] = setting.value if value is None else value
-    try:
-        config = schema.model_validate(sections)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        # without an index
-        name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
-        # a rule about several settings names them in its message; prefer one that was
-        # typed
-        if name not in merged:
-            words = set(re.findall(r"\w+", str(first["msg"])))
-            named = [
-                key
-                for key in merged
-                if key.startswith(name) and key.rpartition(".")[2] in words
-            ]
-            name = (
-                max(named, key=lambda key: is_typed(merged[key].origin), default=name)
-                or "the configuration"
-            )
-        found = merged.get(name, Setting(name, DEFAULT))
-        is_missing = first["type"] == "missing"
-        what = (
-            f"{name} is missing"
-            if is_missing
-            else f"{name} cannot have this value (from {found.origin})"
-        )
-        received = None if is_missing else repr(found.value)
-        should = expected_value(first)
-        raise LitebertError(
-            "LB-104", what, received=received, expected=should, next=listing
-        ) from error
-    for registry, chosen_name, key in names_in(config):
-        registry.require(chosen_name, setting=f"{key}={chosen_name}")
-    origins = {key: merged[key].origin if key in merged else DEFAULT for key in fields}
-    return Resolved(config, origins)
+        # a text as it was typed, which TOML takes for a number or a date: 2024-01-01
+        if (
+            takes_text
+            and setting.word is not None
+            and not isinstance(value, str | None)
+        ):
+            value = setting.word
+        sections[section][name] = value
+    return sections
+
+
+def _refused(error: ValidationError, merged: Settings, listing: str) -> LitebertError:
+    """Return the error for the first setting that pydantic or a rule refuses."""
+    first = error.errors(include_url=False)[0]
+    name = _refused_setting(first, merged)
+    setting = merged.get(name, Setting(name, DEFAULT))
+    what = f"{name} cannot have this value (from {setting.origin})"
+    received: str | None = repr(setting.value)
+    if first["type"] == "missing":
+        what = f"{name} is missing"
+        received = None
+    return LitebertError(
+        "LB-104", what, received=received, expected=expected_value(first), next=listing
+    )
+
+
+def _refused_setting(error: ErrorDetails, merged: Settings) -> str:
+    """Return the setting to change: the refused one; of several that contradict each
+    other, one that was typed, else one that was set at all.
+    """
+    # section.name; what follows is an entry of a table or an index of a list
+    place = ".".join(str(part) for part in error["loc"][:2])
+    rule = error.get("ctx", {}).get("error")
+    if not isinstance(rule, ContradictionError):
+        return place
+    names = [f"{place}.{name}" if place else name for name in rule.names]
+    were_set = [key for key in merged if key in names]
+    were_typed = [key for key in were_set if is_typed(merged[key].origin)]
+    return (were_typed or were_set or names)[0]
 
 
 def _merge(layers: Sequence[Settings], fields: Mapping[str, FieldInfo]) -> Settings:
@@ -254,10 +276,13 @@ def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
     """List the differences of two configurations, one line per setting: `train.seed: 1
     -> 2`.
     """
-    names = sorted({*old, *new})
-    return [
-        f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)
-    ]
+    lines = []
+    for name in sorted({*old, *new}):
+        before = old.get(name)
+        after = new.get(name)
+        if before != after:
+            lines.append(f"{name}: {before} -> {after}")
+    return lines
 
 
 def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:
@@ -277,13 +302,13 @@ def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the field of every setting by its dotted name; a configuration consists of
     sections of fields.
     """
-    return {
-        f"{name}.{field}": info
-        for name, section in schema.model_fields.items()
-        if isinstance(section.annotation, type)
-        and issubclass(section.annotation, BaseModel)
-        for field, info in section.annotation.model_fields.items()
-    }
+    fields = dict[str, FieldInfo]()
+    for section, info in schema.model_fields.items():
+        record = info.annotation
+        if isinstance(record, type) and issubclass(record, BaseModel):
+            for name, field in record.model_fields.items():
+                fields[f"{section}.{name}"] = field
+    return fields
 
 
 def plugins_of(config: BaseModel) -> tuple[str, ...]:
@@ -305,6 +330,12 @@ _KINDS: dict[object, str] = {
     Options: "values by name, {name = 1}",
     dict[str, float]: "numbers by name, {name = 1}",
 }
+_LIMITS = {
+    "gt": "above {:,}",
+    "ge": "{:,} or more",
+    "lt": "below {:,}",
+    "le": "at most {:,}",
+}
 
 
 @dataclass(frozen=True)
@@ -319,15 +350,12 @@ class Description:
 
 def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
-    return [
-        Description(
-            n,
-            "required" if f.is_required() else repr(f.default),
-            describe_allowed(f),
-            f.description or "",
-        )
-        for n, f in fields_of(schema).items()
-    ]
+    described = []
+    for name, field in fields_of(schema).items():
+        default = "required" if field.is_required() else repr(field.default)
+        allowed = describe_allowed(field)
+        described.append(Description(name, default, allowed, field.description or ""))
+    return described
 
 
 def describe_allowed(field: FieldInfo) -> str:
@@ -349,23 +377,21 @@ def describe_allowed(field: FieldInfo) -> str:
         words = _KINDS[kind]
         for note in field.metadata:
             if isinstance(note, NameIn):
-                words = f"{words}: the name of a {note.registry.noun}"
-        phrases = {
-            "gt": "above {:,}",
-            "ge": "{:,} or more",
-            "lt": "below {:,}",
-            "le": "at most {:,}",
-        }
-        bounds = [
-            (phrases[name], getattr(b, name))
-            for name in phrases
-            for b in field.metadata
-            if hasattr(b, name)
-        ]
-        if limits := ", ".join(phrase.format(bound) for phrase, bound in bounds):
+                words += f": the name of a {note.registry.noun}"
+        limits = _describe_limits(field)
+        if limits:
             # a number above 0; a number, 1 or more
-            words += f"{',' if limits[0].isdigit() else ''} {limits}"
+            words += f", {limits}" if limits[0].isdigit() else f" {limits}"
     return f"{words}, or null" if is_optional else words
+
+
+def _describe_limits(field: FieldInfo) -> str:
+    limits = list[str]()
+    for name, phrase in _LIMITS.items():
+        for note in field.metadata:
+            if hasattr(note, name):
+                limits.append(phrase.format(getattr(note, name)))
+    return ", ".join(limits)
 
 
 def expected_value(error: ErrorDetails) -> str:
@@ -385,7 +411,6 @@ def describe_invalid(error: ValueError) -> str:
         return str(error)
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the content"
-    return (
-        f"{place}{' should be' if first['msg'].startswith('Input should be ') else ':'}"
-        f" {expected_value(first)}"
-    )
+    if first["msg"].startswith("Input should be "):
+        return f"{place} should be {expected_value(first)}"
+    return f"{place}: {expected_value(first)}"

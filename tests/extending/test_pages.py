@@ -28,8 +28,8 @@ from litebert.fast import pack
 from litebert.folder import ModelFolder, write_folder
 from litebert.hub.card import model_card
 from litebert.inference.inside import attention
-from litebert.interop.export import program
-from litebert.interop.export.onnx import export_web
+from litebert.interop.export.source import open_source
+from litebert.interop.export.web import export_web
 from litebert.interop.google import export_checkpoint
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.plugins import REGISTRIES, load_plugin
@@ -213,13 +213,13 @@ def test_other_programs_do_not_answer_labels_on_a_scale(stars: Path) -> None:
         transformers.AutoModelForSequenceClassification.from_pretrained(model)
     reason = "a softmax of them means nothing"
     for export in (
-        lambda: program.open_source(model),
+        lambda: open_source(model),
         lambda: export_checkpoint(model, Path("google")),
         lambda: export_web(model, Path("page")),
     ):
         with pytest.raises(LitebertError, match=reason):
             export()
-    program.open_source(model, has_head=False)  # its encoder is an ordinary one
+    open_source(model, has_head=False)  # its encoder is an ordinary one
     assert stars.is_file()
 
 
@@ -306,7 +306,7 @@ def test_its_setting_is_saved_and_its_map_and_exports_follow(
     for head in torch.tensor(found["heads"]):
         assert head[1, 2] == 0 < head[1, 4]
     with pytest.raises(LitebertError, match="LB-470"):
-        program.open_source(folder)
+        open_source(folder)
     with pytest.raises(ValueError, match="no setting width"):
         AlbertConfig(attention="dilated", attention_settings={"width": 1})
     forget(tmp_path / "dilated.py")
@@ -388,8 +388,8 @@ def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
         )
     assert litebert.load("runs/whole").network.heads[-1] == "span_boundary"
     with pytest.raises(LitebertError, match="span_boundary"):
-        program.open_source(Path("runs/whole/model"))
-    program.open_source(Path("runs/whole/model"), has_head=False)
+        open_source(Path("runs/whole/model"))
+    open_source(Path("runs/whole/model"), has_head=False)
     with pytest.raises(LitebertError, match="span_boundary"):
         export_checkpoint(Path("runs/whole/model"), Path("google"))
     assert shell("evaluate", "runs/whole") == 0

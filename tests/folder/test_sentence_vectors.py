@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer.modules import (
 import litebert
 from litebert.config import Pooling as Pooled
 from litebert.errors import LitebertError
-from litebert.folder import SentenceVectors
+from litebert.folder import SentenceVectors, read_config
 from litebert.folder.vectors import read_sentence_vectors, write_sentence_transformers
 from litebert.interop.huggingface import import_model
 from tests.networks import random_model
@@ -85,6 +85,7 @@ def test_vectors_equal_those_of_sentence_transformers_in_its_folders_and_in_ours
         SentenceVectors(
             pooling, normalize, prompts={"all": "the mat "}, default_prompt="all"
         ),
+        read_config(ours),
     )
     opened = SentenceTransformer(str(ours), device="cpu")
     np.testing.assert_allclose(

@@ -185,7 +185,8 @@ def plan(corpus: Path, tmp_path: Path) -> Plan:
 
     def prepared(*words: str, pooling: str | None = "mean") -> Prepared:
         if pooling:
-            write_sentence_transformers(start, SentenceVectors(pooling, normalize=True))
+            vectors = SentenceVectors(pooling, normalize=True)
+            write_sentence_transformers(start, vectors, shape)
         given = [
             "task.name=table",
             f"model.start={start}",

@@ -157,9 +157,9 @@ def export_web(
     page. MODEL must have a SentencePiece vocabulary. It is written in eight bits, and
     checked as by litebert export onnx.
     """
-    from litebert.interop.export import onnx
+    from litebert.interop.export import web
 
-    return onnx.export_web(locate(model), output, runtime=runtime)
+    return web.export_web(locate(model), output, runtime=runtime)
 
 
 def quantize(

@@ -13,6 +13,7 @@ from litebert.config import (
     AlbertConfig,
     HeadConfig,
     kinds_of_head,
+    numbered_labels,
 )
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json, write_json
@@ -23,7 +24,7 @@ from litebert.folder.names import (
     damaged_model,
     groups_on_disk,
 )
-from litebert.nn import USUAL_HEADS, TaskHead
+from litebert.nn import USUAL_HEADS
 from litebert.plugins import (
     ATTENTION_KINDS,
     PRETRAINING_HEADS,
@@ -104,29 +105,20 @@ def write_config(
     """Write config.json so that transformers builds the same network with these
     parameters.
     """
-    fields = config.model_dump(mode="json")
     # of a head with layers of other sizes, transformers opens the encoder alone
-    is_foreign = config.has_full_attention and not _refusal_of_kind(head)
+    opens_elsewhere = config.has_full_attention and not _refusal_of_kind(head)
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
-        "model_type": "albert" if is_foreign else _OURS,
+        "model_type": "albert" if opens_elsewhere else _OURS,
         "dtype": dtype,
         "tie_word_embeddings": True,
-        **{name: value for name, value in fields.items() if name not in _OURS_ALONE},
-        "num_hidden_groups": groups_on_disk(config),
-        _SAVED_WITH: list(settings_of_weights(config)),
     }
-    if head is not None and head.labels:
-        table["id2label"] = {str(index): name for index, name in enumerate(head.labels)}
-        table["label2id"] = {name: index for index, name in enumerate(head.labels)}
-        if head.has_problem_type:
-            table["problem_type"] = head.problem_type
-        if head.compares_texts is not None:
-            table[_PAIRS] = head.compares_texts
-        if head.splitting != "words":
-            table[_SPLITTING] = head.splitting
-    if head is not None and head.kind == "question-answering":
-        table["always_answers"] = bool(head.always_answers)
+    fields = config.model_dump(mode="json")
+    table |= {name: fields[name] for name in fields if name not in _OURS_ALONE}
+    table["num_hidden_groups"] = groups_on_disk(config)
+    table[_SAVED_WITH] = list(settings_of_weights(config))
+    if head is not None:
+        table |= _head_fields(head)
     if config.sharing != "all":
         table["sharing"] = config.sharing
     if not config.has_full_attention:
@@ -139,6 +131,23 @@ def write_config(
     write_json(folder / CONFIG_FILE, table)
 
 
+def _head_fields(head: HeadConfig) -> dict[str, Json]:
+    """Return what config.json says of a task head."""
+    fields: dict[str, Json] = {}
+    if head.labels:
+        fields["id2label"] = {str(index): n for index, n in enumerate(head.labels)}
+        fields["label2id"] = {name: index for index, name in enumerate(head.labels)}
+        if head.has_problem_type:
+            fields["problem_type"] = head.problem_type
+        if head.compares_texts is not None:
+            fields[_PAIRS] = head.compares_texts
+        if head.splitting != "words":
+            fields[_SPLITTING] = head.splitting
+    if head.kind == "question-answering":
+        fields["always_answers"] = bool(head.always_answers)
+    return fields
+
+
 def plugins_of(
     config: AlbertConfig,
     head: HeadConfig | None,
@@ -148,13 +157,11 @@ def plugins_of(
     names = [(ATTENTION_KINDS, config.attention)]
     if head is None:
         names += [(PRETRAINING_HEADS, name) for name in pretraining_heads]
-    else:
-        names.append((TASK_HEADS, head.kind))
-        names += [
-            (TASK_KINDS, name)
-            for name, kind in TASK_KINDS.items()
-            if kind is head.task_kind
-        ]
+        return plugins_used(names)
+    names.append((TASK_HEADS, head.kind))
+    for name, kind in TASK_KINDS.items():
+        if kind is head.task_kind:
+            names.append((TASK_KINDS, name))
     return plugins_used(names)
 
 
@@ -178,11 +185,9 @@ def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
         return f"AlbertFor{head.record.class_name}"
     if any(name.startswith("sentence_order.") for name in parameters):
         return "AlbertForPreTraining"
-    return (
-        "AlbertForMaskedLM"
-        if any(name.startswith("masked_lm.") for name in parameters)
-        else "AlbertModel"
-    )
+    if any(name.startswith("masked_lm.") for name in parameters):
+        return "AlbertForMaskedLM"
+    return "AlbertModel"
 
 
 def read_config(folder: Path) -> AlbertConfig:
@@ -198,18 +203,19 @@ def read_layout(folder: Path) -> tuple[TensorNames, AlbertConfig]:
 
 
 def _read(folder: Path) -> dict[str, Json]:
-    if (path := folder / CONFIG_FILE).exists():
-        table = read_json(path, command=f"ls {quote(str(folder))}", limit=1 << 20)
-        plugins = table.get(_PLUGINS)
-        if isinstance(plugins, list):
-            require_plugins(map(str, plugins), folder)
-        return table
-    next_step = (
-        f"ls {quote(str(folder))}; rerun the command that began a run to resume it"
-    )
-    raise LitebertError(
-        "LB-675", f"there is no config.json of a model in {folder}", next=next_step
-    )
+    path = folder / CONFIG_FILE
+    look = f"ls {quote(str(folder))}"
+    if not path.exists():
+        raise LitebertError(
+            "LB-675",
+            f"there is no config.json of a model in {folder}",
+            next=f"{look}; rerun the command that began a run to resume it",
+        )
+    table = read_json(path, command=look, limit=1 << 20)
+    plugins = table.get(_PLUGINS)
+    if isinstance(plugins, list):
+        require_plugins(map(str, plugins), folder)
+    return table
 
 
 def parse_config(
@@ -313,24 +319,20 @@ def read_head(folder: Path) -> HeadConfig | None:
     heads, or none.
     """
     table = _read(folder)
-    source = folder / CONFIG_FILE
-    named = table.get("architectures")
-    names = table.get("id2label")
-    kind = head_of_class(str(named[0])) if isinstance(named, list) and named else None
+    classes = table.get("architectures")
+    kind = None
+    if isinstance(classes, list) and classes:
+        kind = head_of_class(str(classes[0]))
     if kind is None:
         return None
-    record: TaskHead = TASK_HEADS[kind]
     fields: dict[str, object] = {"kind": kind}
-    if record.has_labels:
-        # transformers does not write these
-        labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")
-        if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
-            labels = tuple(str(names[key]) for key in sorted(names, key=int))
+    if TASK_HEADS[kind].has_labels:
+        labels = _labels_in(table)
         fields["labels"] = labels
-        if any(each.problem_type for each in kinds_of_head(kind)):
-            by_default = (
-                "regression" if len(labels) == 1 else "single_label_classification"
-            )
+        if any(task_kind.problem_type for task_kind in kinds_of_head(kind)):
+            by_default = "single_label_classification"
+            if len(labels) == 1:
+                by_default = "regression"
             fields["problem_type"] = table.get("problem_type") or by_default
     if _SPLITTING in table:
         fields["splitting"] = table[_SPLITTING]
@@ -341,8 +343,23 @@ def read_head(folder: Path) -> HeadConfig | None:
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:
-        what = f"{source} does not describe a {kind} head that can be built"
-        raise damaged_model("LB-661", what, describe_invalid(error)) from error
+        raise damaged_model(
+            "LB-661",
+            f"{folder / CONFIG_FILE} does not describe a {kind} head that can be built",
+            describe_invalid(error),
+        ) from error
+
+
+def _labels_in(table: dict[str, Json]) -> tuple[str, ...]:
+    """Return the names of the labels by number; transformers does not write its own
+    two.
+    """
+    names = table.get("id2label")
+    if not isinstance(names, dict) or not names:
+        return numbered_labels(2)
+    if not all(number.isdecimal() for number in names):
+        return numbered_labels(2)
+    return tuple(str(names[number]) for number in sorted(names, key=int))
 
 
 def find_other_labels(folder: Path) -> str | None:
@@ -379,13 +396,16 @@ def changed_settings(folder: Path, config: AlbertConfig) -> list[str]:
     saved = _read(folder).get(_SAVED_WITH)
     if not isinstance(saved, list):
         return []
-    before = dict(str(setting).partition("=")[::2] for setting in saved)
-    now = dict(setting.partition("=")[::2] for setting in settings_of_weights(config))
-    return [
-        f"{name} is {value}, was {before[name]}"
-        for name, value in now.items()
-        if before.get(name, value) != value
-    ]
+    before = dict[str, str]()
+    for setting in saved:
+        name, _, value = str(setting).partition("=")
+        before[name] = value
+    changed = []
+    for setting in settings_of_weights(config):
+        name, _, value = setting.partition("=")
+        if before.get(name, value) != value:
+            changed.append(f"{name} is {value}, was {before[name]}")
+    return changed
 
 
 def doubts_about(config: AlbertConfig) -> tuple[str, ...]:

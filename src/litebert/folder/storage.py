@@ -96,26 +96,23 @@ def read_folder(
         dtype=dtype,
         for_inference=for_inference,
     )
-    if for_inference:
-        network = model.network
-        state = network.state_dict().values()
-        in_file = [tensor for tensor in state if not tensor.is_meta]
-        is_on_cpu = device is None or device.is_cpu
-        if is_on_cpu:
-            copy_used(network, weights, dtype)
-        else:
-            assert device is not None
-            move_network(network, device)
-            network.albert.dtype = dtype
-        pack(network.albert)
-        refuse_non_finite(network)
-        if is_on_cpu:
-            release(in_file)
-    is_albert = layout is on_disk.ALBERT
-    notes = model.notes + _notes_on(weights, config, folder, is_albert=is_albert)
-    if head is not None and head.kind == "question-answering":
-        notes += () if head.always_answers is not None else (_MAY_FIND_NO_ANSWER,)
-    model = read_beside(replace(model, notes=notes), folder)
+    if for_inference and (device is None or device.is_cpu):
+        _prepare_on_cpu(model.network, weights, dtype)
+    elif for_inference:
+        assert device is not None
+        move_network(model.network, device)
+        model.network.albert.dtype = dtype
+        pack(model.network.albert)
+        refuse_non_finite(model.network)
+
+    notes = [*model.notes]
+    # published by others: what litebert wrote has hashes
+    if weights.unhashed and layout is on_disk.ALBERT:
+        notes += doubts_about(config)
+    notes += _notes_on(weights, config, folder)
+    if head is not None and head.leaves_answers_open:
+        notes.append(_MAY_FIND_NO_ANSWER)
+    model = read_beside(replace(model, notes=tuple(notes)), folder)
     # litebert writes equal vocabularies, and comparing them takes a tenth of a second
     if weights.unhashed and model.tokenizer is not None:
         other = find_other_vocabulary(folder, model.tokenizer.pieces)
@@ -123,6 +120,18 @@ def read_folder(
             note = f"the vocabularies of this folder differ: {other}"
             model = replace(model, notes=(*model.notes, note))
     return model
+
+
+def _prepare_on_cpu(network: Network, weights: Weights, dtype: torch.dtype) -> None:
+    """Pack the weights of a network; what answers are not computed with stays in the
+    mapped files, and its pages return to the system.
+    """
+    state = network.state_dict().values()
+    in_file = [tensor for tensor in state if not tensor.is_meta]
+    copy_used(network, weights, dtype)
+    pack(network.albert)
+    refuse_non_finite(network)
+    release(in_file)
 
 
 def copy_used(network: Network, weights: Weights, dtype: torch.dtype) -> None:
@@ -150,9 +159,7 @@ def _settle_nulls(head: HeadConfig | None, weights: Weights) -> HeadConfig | Non
     Hashed weights without this setting are from a litebert that had linear heads for
     SQuAD 1.1 only.
     """
-    if head is None or head.kind != "question-answering" or weights.unhashed:
-        return head
-    if head.always_answers is None:
+    if head is not None and head.leaves_answers_open and not weights.unhashed:
         return head.model_copy(update={"always_answers": True})
     return head
 
@@ -191,19 +198,17 @@ def read_beside(model: ModelFolder, folder: Path) -> ModelFolder:
     return replace(model, tokenizer=tokenizer, vectors=vectors, notes=notes)
 
 
-def _notes_on(
-    weights: Weights, config: AlbertConfig, folder: Path, *, is_albert: bool
-) -> tuple[str, ...]:
-    """Return notes on weights whose origin or whose configuration is uncertain."""
+def _notes_on(weights: Weights, config: AlbertConfig, folder: Path) -> list[str]:
+    """Return notes on weights that may be damaged or whose configuration was
+    changed.
+    """
     notes = list[str]()
     if weights.unhashed:
-        # published by others: what litebert wrote has hashes
-        notes += doubts_about(config) if is_albert else ()
-        more = len(weights.unhashed) - 1
-        others = f" and {more} more" if more else ""
+        first, *others = weights.unhashed
+        more = f" and {len(others)} more" if others else ""
         notes.append(
-            f"{weights.unhashed[0]}{others} has no hash: damage to its weights cannot"
-            " be detected. Saving writes one."
+            f"{first}{more} has no hash: damage to its weights cannot be detected."
+            " Saving writes one."
         )
     changed = changed_settings(folder, config)
     if changed:
@@ -212,7 +217,7 @@ def _notes_on(
             f" {'; '.join(changed)}. The model computes something else than when it was"
             " saved."
         )
-    return tuple(notes)
+    return notes
 
 
 # ---- writing -------------------------------------------------------------------------
@@ -282,7 +287,7 @@ def write_folder(
     # a folder that is written again has no vectors but these
     (folder / MODULES_FILE).unlink(missing_ok=True)
     if model.vectors is not None:
-        write_sentence_transformers(folder, model.vectors)
+        write_sentence_transformers(folder, model.vectors, config)
 
 
 def _file_for(network: Network) -> str:
@@ -320,28 +325,25 @@ def start_from(
     For a new vocabulary, `rows` has, for each piece, the ids of the former pieces whose
     mean it gets.
     """
-    loaded = read_folder(folder)
-    target = network.state_dict()
-    source = {
-        name: tensor
-        for name, tensor in loaded.network.state_dict().items()
-        if name not in loaded.missing
-    }
+    start = read_folder(folder)
+    source = start.network.state_dict()
+    for name in start.missing:
+        del source[name]
     if rows is not None:
         for name in source.keys() & {*_BY_PIECE}:
             former = source[name]
             source[name] = torch.stack([former[list(ids)].mean(0) for ids in rows])
-    has_same_head = have_same_layers(head_of(network), loaded.head)
-    kept_apart = () if has_same_head else ("head.", "exits.")
-    taken = {
-        name for name in source if name in target and not name.startswith(kept_apart)
-    }
-    for name in taken:
-        target[name].copy_(source[name])
+    has_same_head = have_same_layers(head_of(network), start.head)
+    parameters = network.state_dict()
+    copied = set[str]()
+    for name in source.keys() & parameters.keys():
+        if has_same_head or not name.startswith(("head.", "exits.")):
+            parameters[name].copy_(source[name])
+            copied.add(name)
     return Start(
-        fresh=tuple(sorted(set(target) - taken)),
-        dropped=tuple(sorted(set(source) - taken)),
-        notes=loaded.notes,
+        fresh=tuple(sorted(parameters.keys() - copied)),
+        dropped=tuple(sorted(source.keys() - copied)),
+        notes=start.notes,
     )
 
 

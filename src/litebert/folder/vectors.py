@@ -7,19 +7,19 @@ dimensions that are kept and the similarity, `sentence_bert_config.json` the lon
 text. A folder without `modules.json` says nothing about vectors.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import Literal, cast, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 import torch
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, RootModel, ValidationError
 from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.config import Pooling
+from litebert.config import AlbertConfig, Pooling
 from litebert.device import device_at
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped, read_json, write_bytes, write_json
@@ -32,6 +32,8 @@ from litebert.nn import Batch, pool_rows
 from litebert.settings import describe_invalid
 
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+Contents = TypeVar("Contents")
+Parsed = TypeVar("Parsed")
 
 MODULES_FILE = "modules.json"
 _SETTINGS_FILE = "sentence_bert_config.json"
@@ -40,7 +42,6 @@ _TOKENIZER_FILE = "tokenizer_config.json"
 _CONFIG_FILE = "config.json"
 _LIMIT = 1 << 20  # bytes of each of these files
 _LONGEST = 1 << 20  # pieces; larger values mean that nobody chose a limit
-_MODULES_OF = "sentence_transformers.models."
 # Before version 6, sentence-transformers wrote one switch per pooling.
 _SWITCHES = {
     "pooling_mode_cls_token": "cls",
@@ -59,7 +60,9 @@ _ACTIVATIONS = {
     "SiLU": F.silu,
     "Sigmoid": torch.sigmoid,
 }
-_DENSE_NAMES = ("linear.weight", "linear.bias")
+# the tensors of a dense layer
+_WEIGHT = "linear.weight"
+_BIAS = "linear.bias"
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,25 @@ class _Module(BaseModel):
         return self.type.rpartition(".")[2]
 
 
+class _Modules(RootModel[list[_Module]]):
+    @property
+    def is_of_task(self) -> bool:
+        """Whether a folder has a whole model of transformers with its task head, as a
+        CrossEncoder has: it makes no vectors.
+        """
+        kinds = [module.kind for module in self.root]
+        return kinds == ["Transformer"] and not self.root[0].path
+
+    @property
+    def has_normalize(self) -> bool:
+        return bool(self.root) and self.root[-1].kind == "Normalize"
+
+    @property
+    def dense(self) -> list[_Module]:
+        """Everything between the pooling and a normalization."""
+        return self.root[2 : len(self.root) - self.has_normalize]
+
+
 class _Dense(BaseModel):
     activation_function: str = "torch.nn.modules.activation.Tanh"
     module_input_name: str = "sentence_embedding"
@@ -190,9 +212,6 @@ class _Prompts(BaseModel):
     default_prompt_name: str | None = None
     similarity_fn_name: str | None = None
     truncate_dim: int | None = Field(None, ge=1)
-
-
-_MODULES = TypeAdapter(list[_Module])
 
 
 class VectorsError(LitebertError):
@@ -209,150 +228,148 @@ def read_sentence_vectors(
     if not path.is_file():
         return None
     data = read_capped(path, _LIMIT, command=f"ls {quote(str(folder))}")
-    try:
-        modules = _MODULES.validate_json(data)
-        if _is_of_task(modules):
-            return None
-        pooling, dense, has_normalize = _arrange(modules)
-        settings = _table(folder, _SETTINGS_FILE)
-        _check_case(folder, settings)
-        read = _read_pooling(folder / pooling.path)
-        read = _add_prompts(read, _table(folder, _PROMPTS_FILE))
-        layers = tuple(_read_dense(folder / module.path) for module in dense)
-        _check_widths(layers, hidden_size)
-        return replace(
-            read,
-            normalize=has_normalize,
-            max_length=_longest(folder, settings),
-            dense=layers,
-        )
-    except ValueError as error:
-        raise VectorsError(
-            "LB-672",
-            f"{path} describes vectors that litebert cannot compute",
-            received=describe_invalid(error),
-            expected="the encoder, a pooling (mean, cls or max), dense layers,"
-            " a normalization",
-            next=f"to use only the encoder, delete {path}",
-        ) from error
-
-
-def _is_of_task(modules: list[_Module]) -> bool:
-    """Return whether a folder has a whole model of transformers with its task head, as
-    a CrossEncoder has: it makes no vectors.
-    """
-    return [module.kind for module in modules] == ["Transformer"] and (
-        not modules[0].path
-    )
-
-
-def _arrange(modules: list[_Module]) -> tuple[_Module, list[_Module], bool]:
-    """Return the pooling, the dense layers, and whether a normalization follows."""
-    kinds = [module.kind for module in modules]
-    has_normalize = kinds[-1:] == ["Normalize"]
-    dense = modules[2 : len(modules) - has_normalize]
-    wanted = ["Transformer", "Pooling", *("Dense" for _ in dense)]
-    if has_normalize:
-        wanted.append("Normalize")
-    if kinds != wanted or modules[0].path:
-        places = [f"{each.type} in {each.path or 'this folder'}" for each in modules]
-        raise ValueError(", ".join(places) or "no modules")
-    return modules[1], dense, has_normalize
-
-
-def _table(folder: Path, name: str) -> dict[str, Json]:
-    """Return the contents of a JSON file; nothing if there is no such file."""
-    path = folder / name
-    if not path.is_file():
-        return {}
-    return read_json(path, command=f"ls {quote(str(folder))}", limit=_LIMIT)
-
-
-def _check_case(folder: Path, settings: dict[str, Json]) -> None:
-    """Raise if texts are lower-cased although the tokenizer keeps capitals."""
-    keeps_capitals = _table(folder, _TOKENIZER_FILE).get("do_lower_case") is False
-    if settings.get("do_lower_case") and keeps_capitals:
-        raise ValueError("do_lower_case before a tokenizer that keeps capitals")
-
-
-def _read_pooling(folder: Path) -> SentenceVectors:
-    command = f"ls {quote(str(folder))}"
-    table = read_json(folder / _CONFIG_FILE, command=command, limit=_LIMIT)
-    switched = [mode for name, mode in _SWITCHES.items() if table.get(name)]
-    written = table.get("pooling_mode") or switched or "mean"
-    modes = written if isinstance(written, list) else [written]
-    if len(modes) != 1 or modes[0] not in get_args(Pooling):
-        raise ValueError(f"pooling {', '.join(map(str, modes))}")
-    pools_prompt = table.get("include_prompt") is not False
-    return SentenceVectors(pooling=cast(Pooling, modes[0]), pools_prompt=pools_prompt)
-
-
-def _add_prompts(vectors: SentenceVectors, table: dict[str, Json]) -> SentenceVectors:
-    """Add the prompts, the similarity and the number of dimensions that are kept."""
-    read = _Prompts.model_validate(table)
-    prompts = {name: text or "" for name, text in (read.prompts or {}).items()}
-    similarity = read.similarity_fn_name
+    reader = _Reader(folder)
+    modules = reader.validate(_Modules.model_validate_json, data)
+    if modules.is_of_task:
+        return None
+    reader.check_modules(modules)
+    reader.check_case()
+    prompts = reader.validate(_Prompts.model_validate, reader.table(_PROMPTS_FILE))
+    pooling = reader.table(Path(modules.root[1].path, _CONFIG_FILE), is_needed=True)
+    similarity = prompts.similarity_fn_name
     # others are of models with several vectors per text; sentence-transformers
     # ignores them, too
     if similarity not in get_args(Similarity):
         similarity = "cosine"
-    return replace(
-        vectors,
-        prompts=prompts,
-        default_prompt=read.default_prompt_name,
-        dimensions=read.truncate_dim,
+    return SentenceVectors(
+        pooling=reader.pooling(pooling),
+        normalize=modules.has_normalize,
+        max_length=reader.max_length(),
+        prompts={name: text or "" for name, text in (prompts.prompts or {}).items()},
+        default_prompt=prompts.default_prompt_name,
+        pools_prompt=pooling.get("include_prompt") is not False,
+        dimensions=prompts.truncate_dim,
         similarity=cast(Similarity, similarity),
+        dense=reader.dense_layers(modules.dense, hidden_size),
     )
 
 
-def _longest(folder: Path, settings: dict[str, Json]) -> int | None:
-    """Return how many pieces of a text are read, with [CLS] and [SEP]; None if no file
-    limits it.
-    """
-    by_tokenizer = _table(folder, _TOKENIZER_FILE).get("model_max_length")
-    longest = settings.get("max_seq_length") or by_tokenizer
-    # at least one piece between [CLS] and [SEP]
-    if isinstance(longest, int) and 3 <= longest <= _LONGEST:
-        return longest
-    return None
+class _Reader:
+    """Reads the files of one folder; what litebert cannot compute raises one error."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-def _read_dense(folder: Path) -> DenseLayer:
-    table = _Dense.model_validate(_table(folder, _CONFIG_FILE))
-    activation = table.activation_function.rpartition(".")[2]
-    is_known = activation in _ACTIVATIONS
-    if not is_known or not table.activation_function.startswith("torch."):
-        raise ValueError(f"a dense layer with {table.activation_function}")
-    output = table.module_output_name or table.module_input_name
-    is_in_place = table.module_input_name == output == "sentence_embedding"
-    if table.use_residual or not is_in_place:
-        raise ValueError(
-            "a dense layer with a residual, or not on the vectors of texts"
+    def refusal(self, received: str) -> VectorsError:
+        path = self.folder / MODULES_FILE
+        return VectorsError(
+            "LB-672",
+            f"{path} describes vectors that litebert cannot compute",
+            received=received,
+            expected="the encoder, a pooling (mean, cls or max), dense layers,"
+            " a normalization",
+            next=f"to use only the encoder, delete {path}",
         )
-    path = folder / WEIGHTS_FILE
-    if not path.is_file():
-        raise ValueError(f"a dense layer without {path.name}")
-    tensors = read_tensors(path).tensors
-    if "linear.weight" not in tensors or not tensors.keys() <= {*_DENSE_NAMES}:
-        raise ValueError(f"a dense layer of {', '.join(sorted(tensors)[:5])}")
-    wide = {name: widen(each, f"{path}: {name}") for name, each in tensors.items()}
-    weight, bias = (wide.get(name) for name in _DENSE_NAMES)
-    assert weight is not None
-    if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
-        raise ValueError(f"a dense layer of shape {list(weight.shape)}")
-    return DenseLayer(weight, bias, activation)
 
+    def validate(
+        self, parse: Callable[[Contents], Parsed], contents: Contents
+    ) -> Parsed:
+        try:
+            return parse(contents)
+        except ValidationError as error:
+            raise self.refusal(describe_invalid(error)) from error
 
-def _check_widths(dense: tuple[DenseLayer, ...], hidden_size: int | None) -> None:
-    """Raise unless the dense layers fit the network, if it is known, and each other."""
-    width = hidden_size
-    for layer in dense:
-        outputs, inputs = layer.weight.shape
-        if width is not None and inputs != width:
-            raise ValueError(
-                f"a dense layer that reads {inputs:,} of {width:,} numbers"
+    def table(self, name: str | Path, *, is_needed: bool = False) -> dict[str, Json]:
+        """Return the contents of a JSON file; nothing if it is not there, unless it is
+        needed.
+        """
+        path = self.folder / name
+        if not is_needed and not path.is_file():
+            return {}
+        return read_json(path, command=f"ls {quote(str(path.parent))}", limit=_LIMIT)
+
+    def check_modules(self, modules: _Modules) -> None:
+        """Raise unless the modules are those that litebert computes, in their order."""
+        kinds = [module.kind for module in modules.root]
+        computed = ["Transformer", "Pooling", *("Dense" for _ in modules.dense)]
+        if modules.has_normalize:
+            computed.append("Normalize")
+        if kinds != computed or modules.root[0].path:
+            places = [f"{m.type} in {m.path or 'this folder'}" for m in modules.root]
+            raise self.refusal(", ".join(places) or "no modules")
+
+    def check_case(self) -> None:
+        """Raise if texts are lower-cased although the tokenizer keeps capitals."""
+        keeps_capitals = self.table(_TOKENIZER_FILE).get("do_lower_case") is False
+        if keeps_capitals and self.table(_SETTINGS_FILE).get("do_lower_case"):
+            raise self.refusal("do_lower_case before a tokenizer that keeps capitals")
+
+    def pooling(self, table: dict[str, Json]) -> Pooling:
+        """Return the one pooling that a folder names."""
+        switched = [mode for name, mode in _SWITCHES.items() if table.get(name)]
+        written = table.get("pooling_mode") or switched or "mean"
+        modes = written if isinstance(written, list) else [written]
+        if len(modes) != 1 or modes[0] not in get_args(Pooling):
+            raise self.refusal(f"pooling {', '.join(map(str, modes))}")
+        return cast(Pooling, modes[0])
+
+    def max_length(self) -> int | None:
+        """Return how many pieces of a text are read, with [CLS] and [SEP]; None if no
+        file limits it.
+        """
+        longest = self.table(_SETTINGS_FILE).get("max_seq_length")
+        if not longest:
+            longest = self.table(_TOKENIZER_FILE).get("model_max_length")
+        # at least one piece between [CLS] and [SEP]
+        if isinstance(longest, int) and 3 <= longest <= _LONGEST:
+            return longest
+        return None
+
+    def dense_layers(
+        self, modules: list[_Module], hidden_size: int | None
+    ) -> tuple[DenseLayer, ...]:
+        """Return the dense layers, which must fit each other and the network, if its
+        size is known.
+        """
+        layers = list[DenseLayer]()
+        width = hidden_size
+        for module in modules:
+            layer = self._dense_layer(module.path)
+            outputs, inputs = layer.weight.shape
+            if width is not None and inputs != width:
+                raise self.refusal(
+                    f"a dense layer that reads {inputs:,} of {width:,} numbers"
+                )
+            width = outputs
+            layers.append(layer)
+        return tuple(layers)
+
+    def _dense_layer(self, place: str) -> DenseLayer:
+        contents = self.table(Path(place, _CONFIG_FILE))
+        table = self.validate(_Dense.model_validate, contents)
+        activation = table.activation_function.rpartition(".")[2]
+        is_of_torch = table.activation_function.startswith("torch.")
+        if not is_of_torch or activation not in _ACTIVATIONS:
+            raise self.refusal(f"a dense layer with {table.activation_function}")
+        output = table.module_output_name or table.module_input_name
+        is_in_place = table.module_input_name == output == "sentence_embedding"
+        if table.use_residual or not is_in_place:
+            raise self.refusal(
+                "a dense layer with a residual, or not on the vectors of texts"
             )
-        width = outputs
+        path = self.folder / place / WEIGHTS_FILE
+        if not path.is_file():
+            raise self.refusal(f"a dense layer without {path.name}")
+        tensors = read_tensors(path).tensors
+        if _WEIGHT not in tensors or not tensors.keys() <= {_WEIGHT, _BIAS}:
+            raise self.refusal(f"a dense layer of {', '.join(sorted(tensors)[:5])}")
+        weight = widen(tensors[_WEIGHT], f"{path}: {_WEIGHT}")
+        bias = None
+        if _BIAS in tensors:
+            bias = widen(tensors[_BIAS], f"{path}: {_BIAS}")
+        if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+            raise self.refusal(f"a dense layer of shape {list(weight.shape)}")
+        return DenseLayer(weight, bias, activation)
 
 
 # ---- writing -------------------------------------------------------------------------
@@ -370,30 +387,34 @@ SENTENCE_FILES = (
 """The names of the files that `write_sentence_transformers` writes."""
 
 
-def write_sentence_transformers(folder: Path, vectors: SentenceVectors) -> None:
+def write_sentence_transformers(
+    folder: Path, vectors: SentenceVectors, config: AlbertConfig
+) -> None:
     """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model
     folder with the same vectors.
     """
-    config = read_json(folder / _CONFIG_FILE, command=f"ls {quote(str(folder))}")
-    positions = cast(int, config["max_position_embeddings"])
     kinds = ["Transformer", "Pooling", *("Dense" for _ in vectors.dense)]
     if vectors.normalize:
         kinds.append("Normalize")
-    paths = ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds[1:], 1))]
+    modules = list[Json]()
+    for idx, kind in enumerate(kinds):
+        path = f"{idx}_{kind}" if idx else ""
+        module_type = f"sentence_transformers.models.{kind}"
+        modules.append(
+            {"idx": idx, "name": str(idx), "path": path, "type": module_type}
+        )
 
-    switches = {name: mode == vectors.pooling for name, mode in _SWITCHES.items()}
-    pooling: dict[str, Json] = {
-        "word_embedding_dimension": config["hidden_size"],
-        **switches,
-        "include_prompt": vectors.pools_prompt,
-    }
-    write_json(folder / paths[1] / _CONFIG_FILE, pooling)
-    for path, layer in zip(paths[2:], vectors.dense, strict=False):
-        _write_dense(folder / path, layer)
+    pooling: dict[str, Json] = {"word_embedding_dimension": config.hidden_size}
+    for name, mode in _SWITCHES.items():
+        pooling[name] = mode == vectors.pooling
+    pooling["include_prompt"] = vectors.pools_prompt
+    write_json(folder / "1_Pooling" / _CONFIG_FILE, pooling)
+    for idx, layer in enumerate(vectors.dense, 2):
+        _write_dense(folder / f"{idx}_Dense", layer)
+    positions = config.max_position_embeddings
     longest = min(vectors.max_length or positions, positions)
-    write_json(
-        folder / _SETTINGS_FILE, {"max_seq_length": longest, "do_lower_case": False}
-    )
+    settings: dict[str, Json] = {"max_seq_length": longest, "do_lower_case": False}
+    write_json(folder / _SETTINGS_FILE, settings)
     prompts: dict[str, Json] = {
         "prompts": dict(vectors.prompts),
         "default_prompt_name": vectors.default_prompt,
@@ -403,13 +424,7 @@ def write_sentence_transformers(folder: Path, vectors: SentenceVectors) -> None:
         prompts["truncate_dim"] = vectors.dimensions
     write_json(folder / _PROMPTS_FILE, prompts)
     # last: without it, the others are not read
-    write_json(
-        folder / MODULES_FILE,
-        [
-            {"idx": idx, "name": str(idx), "path": path, "type": _MODULES_OF + kind}
-            for idx, (kind, path) in enumerate(zip(kinds, paths, strict=True))
-        ],
-    )
+    write_json(folder / MODULES_FILE, modules)
 
 
 def _write_dense(folder: Path, layer: DenseLayer) -> None:
@@ -422,6 +437,7 @@ def _write_dense(folder: Path, layer: DenseLayer) -> None:
         "activation_function": f"torch.nn.modules.{module}.{layer.activation}",
     }
     write_json(folder / _CONFIG_FILE, table)
-    named = zip(_DENSE_NAMES, (layer.weight, layer.bias), strict=True)
-    tensors = {name: each.contiguous() for name, each in named if each is not None}
+    tensors = {_WEIGHT: layer.weight.contiguous()}
+    if layer.bias is not None:
+        tensors[_BIAS] = layer.bias.contiguous()
     write_bytes(folder / WEIGHTS_FILE, save(tensors, metadata={"format": "pt"}))

@@ -25,21 +25,17 @@ _LONGEST_CARD = 4 << 20
 # Settings that are paths, which are private, each with its word in a command; "" if
 # another word of it stands for them.
 _PATHS = {
-    "data.mix": "CORPUS",
-    "data.eval_corpus": "CORPUS",
+    "data.corpus": "",
     "data.dev": "DEV",
-} | dict.fromkeys(
-    (
-        "data.corpus",
-        "data.folder",
-        "data.train",
-        "start.model",
-        "model.start",
-        "distil.teacher",
-        "teacher.run",
-    ),
-    "",
-)
+    "data.eval_corpus": "CORPUS",
+    "data.folder": "",
+    "data.mix": "CORPUS",
+    "data.train": "",
+    "distil.teacher": "",
+    "model.start": "",
+    "start.model": "",
+    "teacher.run": "",
+}
 # origins of settings that other words of the command imply
 _IMPLIED = {"recipe", "preset", "tokenizer", "start"}
 
@@ -63,23 +59,18 @@ def card_of(
     on disk, which checks them, too.
     """
     card = model_card(folder, name=name, license=license, languages=languages)
-    own = folder / CARD_FILE
-    written = (
-        read_capped(own, _LONGEST_CARD, command=f"ls -l {own}")
-        if own.is_file()
-        else WRITTEN_BY_LITEBERT.encode()
-    )
+    path = folder / CARD_FILE
+    if not path.is_file():
+        return card, False
+    written = read_capped(path, _LONGEST_CARD, command=f"ls -l {path}")
     if WRITTEN_BY_LITEBERT.encode() in written:
         return card, False
     if license or languages:
-        what = (
-            f"{own} exists and is used unchanged: --license and --language have no"
-            " effect"
-        )
         raise LitebertError(
             "LB-637",
-            what,
-            next=f"put them between the lines of --- in {own}, or move it away",
+            f"{path} exists and is used unchanged: --license and --language have no"
+            " effect",
+            next=f"put them between the lines of --- in {path}, or move it away",
         )
     return written.decode("utf-8", "replace"), True
 
@@ -99,91 +90,218 @@ def model_card(
     metrics, the settings that were set, and the hashes of the data. License and
     languages are in no file.
     """
-    import jinja2
-
-    loaded = read_folder(folder)
-    network = loaded.network
-    config = loaded.config
-    head = loaded.head
     place = folder if final is None else final
-    parent = place.absolute().parent
-    run = Run.open(parent) if is_run(parent) else None
-    name = name or str(place)
-    title = name.split("/")[-1]
-    if run is not None and title in ("model", "best"):
-        title = run.name
-
-    # What it does, and by which calls
-    if head:
-        able = [VERBS[head.verb]]
-        does = [head.record.purpose]
-        tags = [head.kind]
-        pipeline = head.record.pipeline
-    else:
-        able = [verb for verb in VERBS.values() if _can(loaded, verb)]
-        does = [verb.purpose for verb in able] or ["gives hidden states"]
-        tags = [verb.needs.replace("_", "-") for verb in able]
-        pipeline = "fill-mask" if "masked-lm" in tags else ""
-        able.append(VERBS["embed"])
-    calls = [verb.in_python for verb in able]
-
-    # What is on disk
-    tokenizer = loaded.tokenizer
-    vocabulary = f"{config.vocab_size:,} pieces; its tokenizer is not here"
-    if tokenizer is not None:
-        vocabulary = f"{tokenizer.vocab_size:,} pieces, blake2b `{tokenizer.hash}`"
-    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    single = weights_path(folder)
-    is_theirs = head is None or head.record.is_in_transformers
-    is_theirs = is_theirs and not refusal_of(head)
+    loaded_by = name or str(place)
+    model = read_folder(folder)
+    values = _abilities(model)
     header = {  # YAML
         "license": license,
         "language": list(languages),
         "library_name": "litebert",
-        "pipeline_tag": pipeline,
-        "tags": ["albert", *tags],
+        "pipeline_tag": values.pop("pipeline"),
+        "tags": ["albert", *values.pop("tags")],
     }
+    values |= _sizes(model, folder)
+    values |= _in_transformers(model)
+    title = loaded_by.split("/")[-1]
+    parent = place.absolute().parent
+    if is_run(parent):
+        run = Run.open(parent)
+        values |= _training(run, place.name)
+        if title in ("model", "best"):
+            title = run.name
+    text: str = _template().render(
+        header=header,
+        title=title,
+        name=loaded_by,
+        config=model.config,
+        head=model.head,
+        remarks=[note for note in model.notes if "no hash" not in note],
+        **values,
+    )
+    return text
+
+
+def _template() -> Any:
+    import jinja2
+
     environment = jinja2.Environment(  # noqa: S701
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters |= {"json": json.dumps, "number": "{:,}".format}
-    return environment.from_string(
-        (files("litebert.hub") / "card.md").read_text("utf-8")
-    ).render(
-        header=header,
-        title=title,
-        config=config,
-        head=head,
-        does=does,
-        size=sum(each.numel() for each in network.parameters() if not each.is_meta),
-        vocabulary=vocabulary,
-        weights=f"{weights:,} bytes"
-        + (f", blake2b `{hash_file(single)}`" if single.is_file() else ""),
-        remarks=[note for note in loaded.notes if "no hash" not in note],
-        name=name,
-        calls=calls,
-        is_in_transformers=is_theirs,
-        refusal=refusal_of(head),
-        architecture=(
-            architecture(head, network.state_dict().keys() - loaded.missing)
-            if is_theirs
-            else "AlbertModel"
-        ),
-        **(_training(run, place.name) if run is not None else {}),
-    )
+    text = (files("litebert.hub") / "card.md").read_text("utf-8")
+    return environment.from_string(text)
 
 
-def _can(loaded: ModelFolder, verb: Any) -> bool:
+# ---- the model -----------------------------------------------------------------------
+
+
+def _abilities(model: ModelFolder) -> dict[str, Any]:
+    """Return what a model does, by which calls, and how the Hub lists it."""
+    head = model.head
+    if head is not None:
+        return {
+            "does": [head.record.purpose],
+            "calls": [VERBS[head.verb].in_python],
+            "pipeline": head.record.pipeline,
+            "tags": [head.kind],
+        }
+    verbs = [verb for verb in VERBS.values() if _can(model, verb)]
+    tags = [verb.needs.replace("_", "-") for verb in verbs]
+    return {
+        "does": [verb.purpose for verb in verbs] or ["gives hidden states"],
+        "calls": [verb.in_python for verb in (*verbs, VERBS["embed"])],
+        "pipeline": "fill-mask" if "masked-lm" in tags else "",
+        "tags": tags,
+    }
+
+
+def _can(model: ModelFolder, verb: Any) -> bool:
     """Return whether a pretrained model has what a verb's head needs.
 
     Sentence order also needs the pooler; masked words do not.
     """
-    if not verb.purpose or verb.needs not in getattr(loaded.network, "heads", ()):
+    if not verb.purpose or verb.needs not in getattr(model.network, "heads", ()):
         return False
     needs = [f"{verb.needs}."]
     if verb.needs != "masked_lm":
         needs.append("albert.")
-    return not any(name.startswith(tuple(needs)) for name in loaded.missing)
+    return not any(name.startswith(tuple(needs)) for name in model.missing)
+
+
+def _sizes(model: ModelFolder, folder: Path) -> dict[str, Any]:
+    """Return the sizes of the network, the vocabulary and the weights, with hashes."""
+    tokenizer = model.tokenizer
+    vocabulary = f"{model.config.vocab_size:,} pieces; its tokenizer is not here"
+    if tokenizer is not None:
+        vocabulary = f"{tokenizer.vocab_size:,} pieces, blake2b `{tokenizer.hash}`"
+    num_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    weights = f"{num_bytes:,} bytes"
+    single = weights_path(folder)
+    if single.is_file():
+        weights += f", blake2b `{hash_file(single)}`"
+    stored = [each for each in model.network.parameters() if not each.is_meta]
+    return {
+        "size": sum(parameter.numel() for parameter in stored),
+        "vocabulary": vocabulary,
+        "weights": weights,
+    }
+
+
+def _in_transformers(model: ModelFolder) -> dict[str, Any]:
+    """Return whether transformers has such a head, and the class that opens the
+    model.
+    """
+    head = model.head
+    refusal = refusal_of(head)
+    is_there = not refusal and (head is None or head.record.is_in_transformers)
+    class_name = "AlbertModel"
+    if is_there:
+        parameters = model.network.state_dict().keys() - model.missing
+        class_name = architecture(head, parameters)
+    return {
+        "refusal": refusal,
+        "is_in_transformers": is_there,
+        "architecture": class_name,
+    }
+
+
+# ---- its run -------------------------------------------------------------------------
+
+
+def _training(run: Run, folder_name: str) -> dict[str, Any]:
+    """Return what the run recorded: metrics (in `best`, of the best step), data by
+    hash, settings, command.
+    """
+    result = run.outcome
+    evaluated = run.evaluations[-1] if run.evaluations else MeasuredStep(step=0)
+    if result:
+        evaluated = result.best if folder_name == "best" else result.of_model
+    were_set = dict[str, str]()
+    for name, value in run.settings.items():
+        is_of_start = name.startswith("model.")
+        is_default = run.file.origins.get(name) == DEFAULT
+        if name not in _PATHS and not is_of_start and not is_default:
+            were_set[name] = f"`{value}`"
+    return {
+        "run": run,
+        "evaluated": evaluated,
+        "baseline": result.baseline if result else {},
+        "doubts": result.doubts if result else (),
+        "data": {name: f"`{value}`" for name, value in run.file.data.items()},
+        "given": were_set,
+        "command": shlex.join(["litebert", *_command(run)]),
+    }
+
+
+def _command(run: Run) -> list[str]:
+    """Return the words of a command that trains the model again, after `litebert`.
+
+    A run may have been started in Python, so that the words follow from its settings.
+    Folders are private: a path is reduced to a name.
+    """
+    origins = run.file.origins
+    words_of = _pretraining_words if run.kind == "pretraining" else _finetuning_words
+    words = words_of(run)
+    recipes = set[str]()
+    presets = set[str]()
+    for origin in origins.values():
+        recipe = name_in(origin, "recipe")
+        preset = name_in(origin, "preset")
+        if recipe:
+            recipes.add(recipe)
+        if preset and is_typed(origin):
+            presets.add(preset)
+    if recipes:
+        words += ["--recipe", min(recipes)]
+    for preset in presets:
+        words += ["--preset", preset]
+    words += ["--name", run.name]
+    for name, origin in sorted(origins.items()):
+        by_another_word = name == "task.name" or _PATHS.get(name) == ""
+        if not by_another_word and not _is_implied(origin):
+            words.append(_setting_word(name, run.settings.get(name)))
+    return words
+
+
+def _pretraining_words(run: Run) -> list[str]:
+    words = ["pretrain"]
+    if run.settings.get("distil.teacher"):
+        words = ["distil", "TEACHER"]
+    words += ["--corpus", "CORPUS"]
+    if run.settings.get("start.model"):
+        words += ["--from", "MODEL"]
+    return words
+
+
+def _finetuning_words(run: Run) -> list[str]:
+    task = str(run.settings["task.name"])
+    if task == "table":
+        words = [
+            "finetune",
+            PurePath(str(run.settings.get("data.train") or "DATA")).name,
+        ]
+    else:
+        words = ["finetune", task, "--data", "DATA"]
+    if run.file.origins.get("model.start") != DEFAULT:
+        words += ["--model", "MODEL"]
+    if run.settings.get("teacher.run"):
+        words += ["--teacher", "RUN"]
+    return words
+
+
+def _is_implied(origin: str) -> bool:
+    """Return whether a setting of this origin follows from other words."""
+    return origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in _IMPLIED
+
+
+def _setting_word(name: str, value: Any) -> str:
+    """Return `name=value`, with a word in the place of each path."""
+    placeholder = _PATHS.get(name)
+    if placeholder and value:
+        value = [placeholder] * len(value) if isinstance(value, list) else placeholder
+    shown = value if isinstance(value, str) else _toml(value)
+    return f"{name}={shown}"
 
 
 def _toml(value: object) -> str:
@@ -196,75 +314,3 @@ def _toml(value: object) -> str:
         return json.dumps(value)  # numbers, booleans and lists of texts are the same
     pairs = [f"{name} = {_toml(item)}" for name, item in value.items()]
     return f"{{{', '.join(pairs)}}}"
-
-
-def _training(run: Run, kept: str) -> dict[str, object]:
-    """Return what the run recorded: metrics (in `best`, of the best step), data by
-    hash, settings, command.
-    """
-    result = run.outcome
-    settings = run.settings
-    origins = run.file.origins
-    evaluated = run.evaluations[-1] if run.evaluations else MeasuredStep(step=0)
-    if result:
-        evaluated = result.best if kept == "best" else result.of_model
-
-    # The command: folders are private, so paths are reduced to names.
-    if run.kind == "pretraining":
-        words = (
-            ["distil", "TEACHER"] if settings.get("distil.teacher") else ["pretrain"]
-        )
-        words = [*words, "--corpus", "CORPUS"]
-        start = "--from" if settings.get("start.model") else ""
-    else:
-        task = str(settings["task.name"])
-        own = PurePath(str(settings.get("data.train") or "DATA")).name
-        words = (
-            ["finetune", own]
-            if task == "table"
-            else ["finetune", task, "--data", "DATA"]
-        )
-        start = "" if origins.get("model.start") == DEFAULT else "--model"
-    words += [start, "MODEL"] if start else []
-    words += ["--teacher", "RUN"] if settings.get("teacher.run") else []
-    recipes = sorted(
-        {recipe for origin in origins.values() if (recipe := name_in(origin, "recipe"))}
-    )
-    words += ["--recipe", recipes[0]] if recipes else []
-    presets = {
-        preset
-        for origin in origins.values()
-        if is_typed(origin) and (preset := name_in(origin, "preset"))
-    }
-    words += [
-        *(word for name in presets for word in ("--preset", name)),
-        "--name",
-        run.name,
-    ]
-    for name, origin in sorted(origins.items()):
-        is_implied = origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in _IMPLIED
-        value = settings.get(name)
-        word = _PATHS.get(name)
-        if not is_implied and name != "task.name" and word != "":
-            if word and value:
-                value = [word] * len(value) if isinstance(value, list) else word
-            words.append(f"{name}={value if isinstance(value, str) else _toml(value)}")
-
-    given = {
-        name: f"`{value}`"
-        for name, value in settings.items()
-        if origins.get(name) != DEFAULT
-    }
-    return {
-        "run": run,
-        "evaluated": evaluated,
-        "baseline": result.baseline if result else {},
-        "doubts": result.doubts if result else (),
-        "data": {name: f"`{value}`" for name, value in run.file.data.items()},
-        "given": {
-            name: value
-            for name, value in given.items()
-            if name not in _PATHS and not name.startswith("model.")
-        },
-        "command": shlex.join(["litebert", *words]),
-    }

@@ -80,27 +80,28 @@ _MESSAGES = {
 
 
 def _message_class(name: str) -> Any:
+    """Return the class of a message, with everything that its fields need."""
     file = descriptor_pb2.FileDescriptorProto(name="bundle.proto", syntax="proto3")
     for message, fields in _MESSAGES.items():
         described = file.message_type.add(name=message)
-        for field, (number, kind) in fields.items():
-            label = "LABEL_REPEATED" if kind[0] == "*" else "LABEL_OPTIONAL"
-            kind = kind.lstrip("*")
-            is_message = kind in _MESSAGES
-            described.field.add(
-                name=field,
-                number=number,
-                label=label,
-                type_name=f".{kind}" if is_message else None,
-                type="TYPE_MESSAGE" if is_message else f"TYPE_{kind.upper()}",
-            )
+        for field_name, (number, type_name) in fields.items():
+            field = described.field.add(name=field_name, number=number)
+            is_repeated = type_name.startswith("*")
+            field.label = field.LABEL_REPEATED if is_repeated else field.LABEL_OPTIONAL
+            kind = type_name.removeprefix("*")
+            if kind in _MESSAGES:
+                field.type = field.TYPE_MESSAGE
+                field.type_name = f".{kind}"
+            else:
+                field.type = field.Type.Value(f"TYPE_{kind.upper()}")
     # our own: TensorFlow may be loaded in the same process
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-Header, Entry = map(_message_class, ("Header", "Entry"))
+Header = _message_class("Header")
+Entry = _message_class("Entry")
 
 
 @dataclass(frozen=True)
@@ -121,42 +122,42 @@ class Bundle:
         """Return the data type of a variable as stored; None if litebert cannot read
         it.
         """
-        return (
-            None if self.entries[name].slices else _DTYPES.get(self.entries[name].dtype)
-        )
+        entry = self.entries[name]
+        return None if entry.slices else _DTYPES.get(entry.dtype)
 
     def read(self, name: str) -> Tensor:
         """Read a variable as it is stored."""
-        entry = self.entries[name]
         dtype = self.dtype(name)
         if dtype is None:
-            what = f"{self.prefix}: {name} is stored in slices, or not as numbers"
-            again = "save it again as float32"
             raise LitebertError(
                 "LB-706",
-                what,
-                next=f"restore it with TensorFlow and {again}, without a partitioner",
+                f"{self.prefix}: {name} is stored in slices, or not as numbers",
+                next="restore it with TensorFlow and save it again as float32, without"
+                " a partitioner",
             )
+        stored = bytearray(self._stored(name))
+        if not stored:  # frombuffer refuses it
+            return torch.empty(self.shape(name), dtype=dtype)
+        return torch.frombuffer(stored, dtype=dtype).reshape(self.shape(name))
+
+    def _stored(self, name: str) -> bytes:
+        """Return the bytes of a variable, which its checksum confirms."""
+        entry = self.entries[name]
         path = _data_file(self.prefix, entry.shard_id, self.num_shards)
         stored = b""
+        # its size is not trusted: nothing is allocated beyond the end of the file
         if path.is_file() and entry.offset + entry.size <= path.stat().st_size:
             with path.open("rb") as file:
                 file.seek(entry.offset)
                 stored = file.read(entry.size)
-        if masked_crc32c(stored) != entry.crc32c or len(stored) != entry.size:
-            place = f"{name}, {entry.size:,} bytes at {entry.offset:,}"
+        if len(stored) != entry.size or masked_crc32c(stored) != entry.crc32c:
             raise DamagedError(
                 "LB-704",
                 f"{path} is missing, cut off or damaged",
-                received=place,
+                received=f"{name}, {entry.size:,} bytes at {entry.offset:,}",
                 next=_AGAIN,
             )
-        flat = (
-            torch.frombuffer(bytearray(stored), dtype=dtype)
-            if stored
-            else torch.empty(0, dtype=dtype)
-        )
-        return flat.reshape(self.shape(name))
+        return stored
 
 
 def _data_file(prefix: Path, shard: int, num_shards: int) -> Path:
@@ -179,42 +180,55 @@ def masked_crc32c(data: bytes) -> int:
 def read_bundle(prefix: Path) -> Bundle:
     """Read the index of a checkpoint, but none of its variables."""
     path = prefix.with_name(f"{prefix.name}.index")
-    entries = {}
+    entries = dict[str, Any]()
     data = read_capped(path, _MAX_INDEX_BYTES, command=f"ls -l {path.parent}")
     try:
         table = read_table(data)
-        key, value = next(table, (b"", b""))
-        header = Header.FromString(value)
-        if (
-            key
-            or not 1 <= header.num_shards < 100_000
-            or header.endianness
-            or header.version.min_consumer > 1
-        ):
-            raise ValueError(f"a header of another kind: {str(header).split()}")
+        num_shards = _read_header(*next(table, (b"", b"")))
         for key, value in table:
-            entry = Entry.FromString(value)
-            dtype = _DTYPES.get(entry.dtype)
-            shape = [axis.size for axis in entry.shape.dim]
-            is_possible = (
-                len(shape) <= _MAX_AXES
-                and min((entry.offset, entry.size, entry.shard_id, *shape)) >= 0
-            )
-            # its size in bytes is that of its shape
-            if is_possible and dtype and not entry.slices:
-                is_possible = entry.size == math.prod(shape) * dtype.itemsize
-            if not is_possible or entry.shard_id >= header.num_shards:
-                raise ValueError(
-                    f"{entry.size:,} bytes at {entry.offset:,} of file"
-                    f" {entry.shard_id:,}, shape {shape}"
-                )
+            entry = _read_entry(value, num_shards)
             # that is a slice; the whole variable has its own entry
             if not key.startswith(b"\0"):
                 entries[key.decode()] = entry
     except (ValueError, IndexError, DecodeError) as error:
-        what = f"{path} is cut off, damaged, or of a kind that litebert does not read"
-        raise DamagedError("LB-703", what, received=error, next=_AGAIN) from error
-    return Bundle(prefix, header.num_shards, entries)
+        raise DamagedError(
+            "LB-703",
+            f"{path} is cut off, damaged, or of a kind that litebert does not read",
+            received=error,
+            next=_AGAIN,
+        ) from error
+    return Bundle(prefix, num_shards, entries)
+
+
+def _read_header(key: bytes, value: bytes) -> int:
+    """Return the number of data files, from the first entry of the table."""
+    header = Header.FromString(value)
+    num_shards: int = header.num_shards
+    is_newer = header.version.min_consumer > 1
+    is_possible = not key and 1 <= num_shards < 100_000
+    if not is_possible or header.endianness or is_newer:
+        raise ValueError(f"a header of another kind: {str(header).split()}")
+    return num_shards
+
+
+def _read_entry(value: bytes, num_shards: int) -> Any:
+    """Return an entry whose numbers are possible, and whose size in bytes is that of
+    its shape.
+    """
+    entry = Entry.FromString(value)
+    shape = [axis.size for axis in entry.shape.dim]
+    numbers = (entry.offset, entry.size, entry.shard_id, *shape)
+    is_possible = len(shape) <= _MAX_AXES and min(numbers) >= 0
+    is_possible = is_possible and entry.shard_id < num_shards
+    dtype = _DTYPES.get(entry.dtype)
+    if is_possible and dtype and not entry.slices:
+        is_possible = entry.size == math.prod(shape) * dtype.itemsize
+    if not is_possible:
+        raise ValueError(
+            f"{entry.size:,} bytes at {entry.offset:,} of file {entry.shard_id:,},"
+            f" shape {shape}"
+        )
+    return entry
 
 
 def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -224,31 +238,58 @@ def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if len(data) < _FOOTER_BYTES or not data.endswith(_MAGIC):
         raise ValueError("not a table: the last eight bytes are not its magic number")
     blocks = data[:-_FOOTER_BYTES]
-    free_from = 0
-    num_entries = 0
-    previous = None
     # The footer has two locations, each an offset and a size: LevelDB's metadata, which
     # is not used, and the index.
-    (_, _, offset, size), _ = _varints(data, len(blocks), 4)
-    for _, value in _entries(blocks, offset, size):
-        (offset, size), _ = _varints(value, 0, 2)
+    footer, _ = _varints(data, len(blocks), 4)
+    free_from = 0
+    num_entries = 0
+    previous_key = None
+    for _, place in _entries(blocks, *footer[2:]):
+        (offset, size), _ = _varints(place, 0, 2)
         # otherwise an index could list the same block a million times
         if offset < free_from:
             raise ValueError(f"blocks that overlap at byte {offset:,}")
         free_from = offset + size + _TRAILER_BYTES
-        for key, entry in _entries(blocks, offset, size):
+        for key, value in _entries(blocks, offset, size):
             num_entries += 1
-            if num_entries > _MAX_ENTRIES + 1 or (
-                previous is not None and key <= previous
-            ):
+            is_in_order = previous_key is None or previous_key < key
+            if not is_in_order or num_entries > _MAX_ENTRIES + 1:
                 raise ValueError(
                     f"too many keys, or keys out of order, at {key[:80]!r}"
                 )
-            previous = key
-            yield key, entry
+            previous_key = key
+            yield key, value
 
 
 def _entries(blocks: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of a block.
+
+    An entry has three numbers (how many bytes its key shares with the one before, how
+    many follow, the size of its value), then these bytes. After the entries stand the
+    positions of those with a whole key ("restarts"), and their number.
+    """
+    block = _checked_block(blocks, offset, size)
+    (num_restarts,) = struct.unpack_from("<I", block, size - 4)
+    end = size - 4 - 4 * num_restarts  # of the entries
+    if end < 0:
+        raise ValueError(f"{num_restarts:,} restarts in a block of {size:,} bytes")
+    position = 0
+    key = b""
+    while position < end:
+        (shared, added, length), position = _varints(block, position, 3)
+        value_at = position + added
+        stop = value_at + length
+        if shared > len(key) or shared + added > _MAX_KEY_BYTES or stop > end:
+            raise ValueError(
+                f"an entry that does not fit at byte {position:,} of its block"
+            )
+        key = key[:shared] + block[position:value_at]
+        yield key, block[value_at:stop]
+        position = stop
+
+
+def _checked_block(blocks: bytes, offset: int, size: int) -> bytes:
+    """Return the bytes of a block, which the checksum in its trailer confirms."""
     block = blocks[offset : offset + size]
     trailer = blocks[offset + size : offset + size + _TRAILER_BYTES]
     if size < 4 or len(trailer) < _TRAILER_BYTES:
@@ -259,32 +300,17 @@ def _entries(blocks: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byt
     # TensorFlow never compresses (tensor_bundle.cc)
     if masked_crc32c(block + trailer[:1]) != checksum or compression:
         raise ValueError(f"a wrong checksum, or a compressed block, at byte {offset:,}")
-    (num_restarts,) = struct.unpack_from("<I", block, size - 4)
-    position = 0
-    key = b""
-    end = size - 4 - 4 * num_restarts
-    if end < 0:
-        raise ValueError(f"{num_restarts:,} restarts in a block of {size:,} bytes")
-    while position < end:
-        # shared: first bytes of the previous key
-        (shared, added, length), position = _varints(block, position, 3)
-        stop = position + added + length
-        if shared > len(key) or shared + added > _MAX_KEY_BYTES or stop > end:
-            raise ValueError(
-                f"an entry that does not fit at byte {position:,} of its block"
-            )
-        key = key[:shared] + block[position : position + added]
-        yield key, block[position + added : stop]
-        position = stop
+    return block
 
 
 def _varints(data: bytes, position: int, count: int) -> tuple[list[int], int]:
     """Read numbers of seven bits per byte, lowest bits first; return them and the
     position after them.
     """
-    numbers = [0] * count
-    for index in range(count):
-        numbers[index], position = decoder._DecodeVarint(data, position)
+    numbers = list[int]()
+    for _ in range(count):
+        number, position = decoder._DecodeVarint(data, position)
+        numbers.append(number)
     return numbers, position
 
 
@@ -295,68 +321,63 @@ def write_bundle(prefix: Path, variables: Mapping[str, Tensor]) -> list[Path]:
     """Write one data file, then the index; return their paths. Without an index, nobody
     finds a partial checkpoint.
     """
-    table = [(b"", Header(num_shards=1, version={"producer": 1}).SerializeToString())]
-    numbers = {dtype: number for number, dtype in _DTYPES.items()}
-
-    def contents() -> Iterator[bytes]:
-        offset = 0
-        for name, tensor in sorted(variables.items()):
-            stored = tensor.contiguous().numpy().tobytes()
-            place = {
-                "offset": offset,
-                "size": len(stored),
-                "crc32c": masked_crc32c(stored),
-            }
-            shape = {"dim": [{"size": size} for size in tensor.shape]}
-            table.append(
-                (
-                    name.encode(),
-                    Entry(
-                        dtype=numbers[tensor.dtype], shape=shape, **place
-                    ).SerializeToString(),
-                )
-            )
-            offset += len(stored)
-            yield stored
-
     data = _data_file(prefix, 0, 1)
     index = prefix.with_name(f"{prefix.name}.index")
-    write_stream(data, contents(), force=None, accepts_same=True)
+    header = Header(num_shards=1, version={"producer": 1})
+    table = [(b"", header.SerializeToString())]
+    chunks = _data_chunks(variables, table)
+    write_stream(data, chunks, force=None, accepts_same=True)
     write_bytes(index, table_bytes(table), force=None)
     return [data, index]
 
 
+def _data_chunks(
+    variables: Mapping[str, Tensor], table: list[tuple[bytes, bytes]]
+) -> Iterator[bytes]:
+    """Yield the bytes of each variable, by name, and add its entry to the table."""
+    numbers = {dtype: number for number, dtype in _DTYPES.items()}
+    offset = 0
+    for name, tensor in sorted(variables.items()):
+        stored = tensor.contiguous().numpy().tobytes()
+        entry = Entry(
+            dtype=numbers[tensor.dtype],
+            shape={"dim": [{"size": size} for size in tensor.shape]},
+            offset=offset,
+            size=len(stored),
+            crc32c=masked_crc32c(stored),
+        )
+        table.append((name.encode(), entry.SerializeToString()))
+        offset += len(stored)
+        yield stored
+
+
 def table_bytes(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Return a table with one block of entries, which must be sorted by key."""
+    last_key = entries[-1][0] if entries else b""
     table = bytearray()
+    place = _append_block(table, entries)
+    metadata = _append_block(table, [])
+    index = _append_block(table, [(last_key, place)])
+    footer = (metadata + index).ljust(_FOOTER_BYTES - len(_MAGIC), b"\0")
+    return bytes(table) + footer + _MAGIC
 
-    def append(rows: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Append a block, and return its encoded location."""
-        block = b""
-        restarts = [0] * (not rows)
-        # every key is written in full, so a reader may start at any of them
-        for key, value in rows:
-            restarts.append(len(block))
-            block += (
-                b"\0"
-                + encoder._VarintBytes(len(key))
-                + encoder._VarintBytes(len(value))
-                + key
-                + value
-            )
-        block += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
-        place: bytes = encoder._VarintBytes(len(table)) + encoder._VarintBytes(
-            len(block)
-        )
-        # 0: not compressed
-        table.extend(block + b"\0" + struct.pack("<I", masked_crc32c(block + b"\0")))
-        return place
 
-    place = append(entries)
-    metadata = append([])
-    index = append([(entries[-1][0] if entries else b"", place)])
-    return (
-        bytes(table)
-        + (metadata + index).ljust(_FOOTER_BYTES - len(_MAGIC), b"\0")
-        + _MAGIC
-    )
+def _append_block(table: bytearray, rows: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Append a block to a table, and return its encoded location."""
+    block = b""
+    # every key is written in full, so a reader may start at any of them
+    restarts = list[int]()
+    for key, value in rows:
+        restarts.append(len(block))
+        block += _varint(0) + _varint(len(key)) + _varint(len(value)) + key + value
+    restarts = restarts or [0]
+    block += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+    place = _varint(len(table)) + _varint(len(block))
+    block += b"\0"  # not compressed
+    table.extend(block + struct.pack("<I", masked_crc32c(block)))
+    return place
+
+
+def _varint(number: int) -> bytes:
+    encoded: bytes = encoder._VarintBytes(number)
+    return encoded

@@ -1,20 +1,13 @@
-"""Checkpoints of Google's code (google-research/albert): find them, convert them to a
-model folder and back.
+"""Checkpoints of Google's code (google-research/albert): convert them to a model folder
+and back.
 """
 
-import gzip
 import json
 import re
-import tarfile
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -25,7 +18,7 @@ from litebert.config import (
     HeadConfig,
     numbered_labels,
 )
-from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
+from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.files import (
     Json,
     read_json,
@@ -34,12 +27,13 @@ from litebert.files import (
     write_bytes,
     write_json,
 )
-from litebert.folder import read_folder, write_folder
+from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.folder.config import build_config, doubts, refusal_of
 from litebert.folder.model import build_network
 from litebert.folder.names import GOOGLE, canonicalise, groups_on_disk, tensor_names
 from litebert.folder.weights import read_weights, widen, write_weights
 from litebert.interop import GoogleExport, ModelImport
+from litebert.interop.archive import open_checkpoint
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
 from litebert.interop.huggingface import notes_on_tokenizer, report_of
 from litebert.nn import USUAL_HEADS
@@ -51,6 +45,7 @@ from litebert.tokenizer.tokenizer import read_vocabulary
 OPTIMIZER_FILE = "optimizer.safetensors"
 STATE_FILE = "state.json"
 CONFIG_FILE = "albert_config.json"
+_CONFIGS = (CONFIG_FILE, "albert_config*.json", "bert_config*.json")
 _VOCABULARIES = (
     "30k-clean.model",
     "spiece.model",
@@ -60,6 +55,7 @@ _VOCABULARIES = (
 )
 _STEP = "global_step"
 _CLASSIFIER = "output_weights"
+_MOST_LABELS = 100_000
 # both optimizers keep these for each variable (optimization.py L140)
 _SLOTS = ("/adam_m", "/adam_v")
 _WORDS = "bert/embeddings/word_embeddings"
@@ -121,198 +117,245 @@ def import_checkpoint(
     """
     require_new(output, force=None)
     with open_checkpoint(path, workplace=output.absolute().parent) as prefix:
-        bundle = read_bundle(prefix)
-        # TF-Hub's names
-        entries = {
-            name.removeprefix("module/"): entry
-            for name, entry in bundle.entries.items()
-        }
-        bundle = replace(bundle, entries=entries)
-        blocks = {
-            (int(match[1]), int(match[2]))
-            for name in entries
-            if (match := _BLOCK.match(name))
-        }
-        if _WORDS not in entries or not blocks:
-            what = f"{prefix} is not a checkpoint of an ALBERT"
-            names = f"{len(entries)}: {', '.join(entries)}"
-            raise LitebertError(
-                "LB-719",
-                what,
-                received=names,
-                expected=f"{_WORDS}, {GOOGLE.encoder}encoder/...",
-            )
+        bundle = _without_module(read_bundle(prefix))
+        blocks = _blocks_of(bundle)
         task = find_head(bundle, kind=head, labels=tuple(labels))
-        beside = config or _find_beside(
-            prefix, (CONFIG_FILE, "albert_config*.json", "bert_config*.json")
-        )
-        if beside is None:
-            what = f"there is no {CONFIG_FILE} next to the checkpoint {prefix}"
-            raise LitebertError(
-                "LB-715", what, next="give the one that belongs to it with --config"
-            )
-        settings, notes = read_official_config(beside)
-        groups = settings.num_hidden_groups
-        inner = settings.inner_group_num
-        # before a network of that many is built
-        if blocks != set(product(range(groups), range(inner))):
-            what = (
-                f"{prefix} has {len(blocks)} blocks, the last {max(blocks)}, its"
-                f" configuration {groups} x {inner}"
-            )
-            raise DamagedError(
-                "LB-721",
-                what,
-                next="give the configuration that belongs to it with --config",
-            )
-        has_slots = any(name.endswith(_SLOTS) for name in entries)
+        settings, notes = read_official_config(config or _find_config(prefix))
+        _require_blocks(blocks, settings, prefix)
+        has_slots = any(name.endswith(_SLOTS) for name in bundle.entries)
         if has_optimizer and not has_slots:
-            what = (
-                f"{prefix} has no optimizer: no variable ends in {_SLOTS[0]}, as in the"
-                " released ones"
-            )
-            raise LitebertError("LB-724", what, next="omit --optimizer")
+            raise _no_optimizer(prefix)
         if has_slots and not has_optimizer:
             notes.append("the optimizer was omitted: --optimizer keeps it")
 
-        def tensor(variable: str) -> Tensor:
-            """Read a variable, or a moment of it, in our layout: kernels as [out,
-            in].
-            """
-            return (
-                bundle.read(variable).T.contiguous()
-                if "/kernel" in variable
-                else bundle.read(variable)
-            )
-
-        # Our network. Slots of any optimizer are named below their variable; unknown
-        # variables may be unreadable.
-        stored = [
-            name for name in entries if not name.endswith(_SLOTS) and name != _STEP
-        ]
-        weights = [name for name in stored if name.rpartition("/")[0] not in entries]
-        readable = [
-            name
-            for name in weights
-            if bundle.dtype(name) or name.startswith(GOOGLE.encoder)
-        ]
-        tensors = {name: tensor(name) for name in readable}
-        loaded = build_network(tensors, settings, task, source=prefix, layout=GOOGLE)
-        parameters = loaded.network.state_dict()
-        wanted = {
-            name: tensor_names(name, settings, task, GOOGLE)[0] for name in parameters
-        }
-        # Google's graph has a pooler under every head, used or not: it is kept for an
-        # export back to Google's format.
-        is_idle = loaded.network.albert.pooler is None
-        idle = {
-            name: widen(tensors[each], each)
-            for name, each in _POOLER.items()
-            if is_idle and each in tensors
-        }
+        variables = _variables_of(bundle)
+        tensors = _read_tensors(bundle, variables)
+        model = build_network(tensors, settings, task, source=prefix, layout=GOOGLE)
+        parameters = model.network.state_dict()
+        places = dict[str, str]()  # the variable of each parameter
+        for name in parameters:
+            places[name] = tensor_names(name, settings, task, GOOGLE)[0]
+        idle = {}
+        if model.network.albert.pooler is None:
+            idle = _idle_pooler(tensors)
 
         vocabulary = tokenizer or _find_beside(prefix, _VOCABULARIES)
-        imported = loaded
         if vocabulary is None:
             notes.append(
                 "no tokenizer was found with the checkpoint: add one with"
                 " --tokenizer FILE"
             )
         else:
-            imported = replace(loaded, tokenizer=Tokenizer.load(vocabulary))
-            notes += notes_on_tokenizer(imported)
+            model = replace(model, tokenizer=Tokenizer.load(vocabulary))
+            notes += notes_on_tokenizer(model)
         step = None
         with staged_folder(output, force=None) as staged:
-            write_folder(imported, staged, also=idle)
-            # a variable that never had a gradient has no moments: zeros
+            write_folder(model, staged, also=idle)
             if has_optimizer:
-                moments = {
-                    name + slot: (
-                        widen(tensor(each + slot), f"{prefix}: {each}{slot}")
-                        if each + slot in entries
-                        else torch.zeros(parameters[name].shape)
-                    )
-                    for name, each in wanted.items()
-                    for slot in _SLOTS
-                }
-                write_weights(staged / OPTIMIZER_FILE, moments)
-                step = int(bundle.read(_STEP)) if _STEP in entries else 0
-                write_json(staged / STATE_FILE, {"step": step})
-    used = {wanted[name] for name in parameters.keys() - loaded.missing} | {
-        _POOLER[name] for name in idle
-    }
+                step = _write_optimizer(staged, bundle, places, parameters)
+
+    used = {places[name] for name in parameters.keys() - model.missing}
+    used |= {_POOLER[name] for name in idle}
     return replace(
-        report_of(path, output, loaded, notes),
+        report_of(path, output, model, notes),
         optimizer_step=step,
-        unused=tuple(sorted({*stored} - used)),
+        unused=tuple(sorted(set(variables) - used)),
     )
+
+
+def _without_module(bundle: Bundle) -> Bundle:
+    """Return a bundle without the prefix that TF-Hub adds to names."""
+    entries = {
+        name.removeprefix("module/"): entry for name, entry in bundle.entries.items()
+    }
+    return replace(bundle, entries=entries)
+
+
+def _blocks_of(bundle: Bundle) -> set[tuple[int, int]]:
+    """Return the (group, inner group) of all blocks; raise LB-719 if it is no ALBERT."""
+    blocks = set[tuple[int, int]]()
+    for name in bundle.entries:
+        match = _BLOCK.match(name)
+        if match:
+            blocks.add((int(match[1]), int(match[2])))
+    if _WORDS not in bundle.entries or not blocks:
+        names = ", ".join(bundle.entries)
+        raise LitebertError(
+            "LB-719",
+            f"{bundle.prefix} is not a checkpoint of an ALBERT",
+            received=f"{len(bundle.entries)}: {names}",
+            expected=f"{_WORDS}, {GOOGLE.encoder}encoder/...",
+        )
+    return blocks
+
+
+def _require_blocks(
+    blocks: set[tuple[int, int]], config: AlbertConfig, prefix: Path
+) -> None:
+    """Raise LB-721 unless these are the blocks of a configuration, before a network of
+    that many is built.
+    """
+    groups = config.num_hidden_groups
+    inner = config.inner_group_num
+    if blocks != set(product(range(groups), range(inner))):
+        raise DamagedError(
+            "LB-721",
+            f"{prefix} has {len(blocks)} blocks, the last {max(blocks)}, its"
+            f" configuration {groups} x {inner}",
+            next="give the configuration that belongs to it with --config",
+        )
+
+
+def _no_optimizer(prefix: Path) -> LitebertError:
+    return LitebertError(
+        "LB-724",
+        f"{prefix} has no optimizer: no variable ends in {_SLOTS[0]}, as in the"
+        " released ones",
+        next="omit --optimizer",
+    )
+
+
+def _variables_of(bundle: Bundle) -> list[str]:
+    """Return the names of all variables but the number of steps and the slots."""
+    return [
+        name for name in bundle.entries if not name.endswith(_SLOTS) and name != _STEP
+    ]
+
+
+def _read_tensors(bundle: Bundle, variables: Sequence[str]) -> dict[str, Tensor]:
+    """Read the weights. Of variables that are none of ours, slots of any optimizer
+    (named below their variable) are left out, and so is what cannot be read.
+    """
+    tensors = dict[str, Tensor]()
+    for name in variables:
+        is_slot = name.rpartition("/")[0] in bundle.entries
+        is_readable = bundle.dtype(name) or name.startswith(GOOGLE.encoder)
+        if is_readable and not is_slot:
+            tensors[name] = _read_as_ours(bundle, name)
+    return tensors
+
+
+def _read_as_ours(bundle: Bundle, variable: str) -> Tensor:
+    """Read a variable, or a moment of it, in our layout: kernels as [out, in]."""
+    stored = bundle.read(variable)
+    return stored.T.contiguous() if "/kernel" in variable else stored
+
+
+def _idle_pooler(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the pooler of a head that reads none: Google's graph has one under every
+    head, and it is kept for an export back to Google's format.
+    """
+    return {
+        name: widen(tensors[variable], variable)
+        for name, variable in _POOLER.items()
+        if variable in tensors
+    }
+
+
+def _write_optimizer(
+    folder: Path,
+    bundle: Bundle,
+    places: Mapping[str, str],
+    parameters: Mapping[str, Tensor],
+) -> int:
+    """Write the moments and the number of steps, as a checkpoint of ours has them;
+    return that number.
+    """
+    moments = dict[str, Tensor]()
+    for name, variable in places.items():
+        for slot in _SLOTS:
+            moment = torch.zeros(parameters[name].shape)
+            # a variable that never had a gradient has no moments: zeros
+            if variable + slot in bundle.entries:
+                place = f"{bundle.prefix}: {variable}{slot}"
+                moment = widen(_read_as_ours(bundle, variable + slot), place)
+            moments[name + slot] = moment
+    write_weights(folder / OPTIMIZER_FILE, moments)
+    step = int(bundle.read(_STEP)) if _STEP in bundle.entries else 0
+    write_json(folder / STATE_FILE, {"step": step})
+    return step
+
+
+# --- its head -------------------------------------------------------------------------
 
 
 def find_head(
     bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]
 ) -> HeadConfig | None:
     """Return the task head of a checkpoint; None if it has the pretraining heads, or
-    none.
+    none. Its variables identify it, but GLUE's and RACE's heads share a name, so that
+    `kind` and `labels` come from the user:
 
-    Its variables identify it, except that GLUE's and RACE's heads share a name: `kind`
-    and `labels` come from the user. A head with one output and without labels is for
-    regression or multiple choice.
+        in the checkpoint       kind and labels           its head
+        no variable of a head   neither                   None
+        those of SQuAD          neither                   for spans
+        output_weights, n rows  n labels, or none         sequence classification
+                                and "token-..."           token classification
+        output_weights, 1 row   "sequence-...", or label  regression
+                                "multiple-choice"         multiple choice
+
+    Anything else raises LB-714.
     """
     possible = [
-        each
-        for each, record in TASK_HEADS.items()
-        if record.variable and record.variable in bundle.entries
+        name for name, record in TASK_HEADS.items() if record.variable in bundle.entries
     ]
-    num_outputs = (
-        next(iter(bundle.shape(_CLASSIFIER)), 0) if _CLASSIFIER in bundle.entries else 0
-    )
-    chosen = kind or (
-        possible[0] if possible and (num_outputs != 1 or labels) else None
-    )
-    record = TASK_HEADS[chosen] if chosen else None
-    names = labels
-    fits = chosen in possible if possible else chosen is None
-    if record and record.has_labels:
-        names = labels or numbered_labels(min(num_outputs, 100_000))
-        fits = fits and len(set(names)) == len(names) == num_outputs > 0
-    elif labels:
-        fits = False
-    elif record and record.variable == _CLASSIFIER:
-        fits = fits and num_outputs == record.num_outputs
-    if not fits:
-        has = (
-            f"a head with {num_outputs} outputs"
-            if num_outputs
-            else f"a {possible[0]} head"
-            if possible
-            else ""
-        )
-        what = (
-            f"the checkpoint has {has or 'no task head'}, which is not what the"
-            " options say"
-        )
-        said = f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
-        wanted = (
-            "a distinct label for each output of a classifier; for a single output"
-            " without a label "
-        )
-        wanted += (
-            "--head sequence-classification (STS-B) or --head multiple-choice (RACE);"
-            " nothing for all others"
-        )
-        raise LitebertError(
-            "LB-714",
-            what,
-            received=said,
-            expected=wanted,
-            next="litebert import google --help",
-        )
-    if record is None:
+    num_outputs = _num_outputs(bundle)
+    is_open = num_outputs == 1 and not labels  # only the user knows what it is for
+    chosen = kind
+    if kind is None and possible and not is_open:
+        chosen = possible[0]
+    misfit = _misfit(possible, num_outputs, kind, labels)
+    if chosen is None:
+        if possible or labels:
+            raise misfit
         return None
-    assert chosen is not None
+    if chosen not in possible:
+        raise misfit
+
+    record = TASK_HEADS[chosen]
+    names = labels
+    fits = not labels
+    if record.has_labels:
+        names = labels or numbered_labels(min(num_outputs, _MOST_LABELS))
+        fits = 0 < num_outputs == len(names) == len(set(names))
+    elif record.variable == _CLASSIFIER:
+        fits = not labels and num_outputs == record.num_outputs
+    if not fits:
+        raise misfit
     if record.has_labels and record.reads == "pooled" and num_outputs == 1:
         return HeadConfig(kind=chosen, labels=names, problem_type="regression")
     return HeadConfig(kind=chosen, labels=names)
+
+
+def _num_outputs(bundle: Bundle) -> int:
+    """Return the number of rows of a classifier; 0 if there is none."""
+    if _CLASSIFIER not in bundle.entries:
+        return 0
+    shape = bundle.shape(_CLASSIFIER)
+    return shape[0] if shape else 0
+
+
+def _misfit(
+    possible: list[str], num_outputs: int, kind: str | None, labels: tuple[str, ...]
+) -> LitebertError:
+    """Return the error for options that say something else than the checkpoint."""
+    has = "no task head"
+    if num_outputs:
+        has = f"a head with {num_outputs} outputs"
+    elif possible:
+        has = f"a {possible[0]} head"
+    return LitebertError(
+        "LB-714",
+        f"the checkpoint has {has}, which is not what the options say",
+        received=f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}",
+        expected="a distinct label for each output of a classifier; for a single output"
+        " without a label --head sequence-classification (STS-B) or --head"
+        " multiple-choice (RACE); nothing for all others",
+        next="litebert import google --help",
+    )
+
+
+# --- its configuration, and the files beside it ---------------------------------------
 
 
 def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
@@ -328,13 +371,40 @@ def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
     activation = str(fields["hidden_act"]).lower()
     fields["hidden_act"] = _ACTIVATIONS.get(activation, activation)
     config = build_config(fields, path)
-    notes = [*doubts(config).values()]
-    if missing := [f"{name} {fields[name]}" for name in _FIELDS if name not in table]:
+    notes = list(doubts(config).values())
+    missing = [f"{name} {fields[name]}" for name in _FIELDS if name not in table]
+    if missing:
         notes.append(
             f"{path.name} leaves these out, which get the official default:"
             f" {', '.join(missing)}"
         )
     return config, notes
+
+
+def _find_config(prefix: Path) -> Path:
+    path = _find_beside(prefix, _CONFIGS)
+    if path is None:
+        raise LitebertError(
+            "LB-715",
+            f"there is no {CONFIG_FILE} next to the checkpoint {prefix}",
+            next="give the one that belongs to it with --config",
+        )
+    return path
+
+
+def _find_beside(prefix: Path, patterns: Sequence[str]) -> Path | None:
+    """Return the first file that matches the patterns, next to a checkpoint or in its
+    TF-Hub module's assets.
+    """
+    module = prefix.parent
+    if module.name == "variables":
+        module = module.parent
+    for pattern in patterns:
+        for place in (prefix.parent, module, module / "assets"):
+            for path in sorted(place.glob(pattern)):
+                if path.is_file():
+                    return path
+    return None
 
 
 # --- from a model folder --------------------------------------------------------------
@@ -348,276 +418,179 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     checkpoint of that name.
     """
     source = read_folder(model)
-    network = source.network
+    _require_expressible(source, model)
+    notes = _changes(source.config)
+    weights = _google_variables(source, model, notes)
+    prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
+    files = {CONFIG_FILE: _config_bytes(source.config)}
+    files |= _vocabulary_files(source, model, notes)
+    files["checkpoint"] = _state_bytes(prefix.name)
+
+    require_new(prefix.with_name(f"{prefix.name}.index"), force=None)
+    for name, data in files.items():
+        path = prefix.with_name(name)
+        # else an export that was killed wrote it
+        if not path.is_file() or path.read_bytes() != data:
+            require_new(path, force=None)
+    for name, data in files.items():
+        write_bytes(prefix.with_name(name), data, force=None, accepts_same=True)
+    # its index last
+    written = write_bundle(prefix, {**weights, _STEP: torch.tensor(0)})
+    return GoogleExport(
+        prefix=str(prefix),
+        files=(*files, *(path.name for path in written)),
+        num_variables=len(weights) + 1,
+        num_parameters=sum(tensor.numel() for tensor in weights.values()),
+        notes=tuple(notes),
+    )
+
+
+def _require_expressible(source: ModelFolder, model: Path) -> None:
+    """Raise LB-709 for a network that Google's code cannot compute."""
     config = source.config
     head = source.head
+    obstacles = list[str]()
+    if config.projects_embeddings and config.embedding_size == config.hidden_size:
+        obstacles.append(
+            "a projection of the embeddings although E = H (modeling.py L1083 has none)"
+        )
     layers = config.num_hidden_layers
     groups = groups_on_disk(config)
-    is_other = any(
-        int(layer / layers * groups) != layer * groups // layers
-        for layer in range(layers)
-    )
-    is_extra = (
-        config.projects_embeddings and config.embedding_size == config.hidden_size
-    )
-    added = sorted({*getattr(network, "heads", ())} - {*USUAL_HEADS})
-    obstacles = {
-        "a projection of the embeddings although E = H (modeling.py L1083 has none)": (
-            is_extra
-        ),
-        f"{groups} groups of {layers} layers, which it rounds otherwise (modeling.py L1089)": (
-            is_other
-        ),
-        f"attention {config.attention}, not full": (not config.has_full_attention),
-        f"a head that is neither on [CLS] nor on tokens, {head and head.kind}": (
-            head and head.record.reads in ("texts", "pairs")
-        ),
-        f"{refusal_of(head)}": refusal_of(head),
-        f"the pretraining heads {', '.join(added)}": bool(added),
-    }
-    if received := ", ".join(name for name, is_there in obstacles.items() if is_there):
-        what = f"Google's code cannot compute the network of {model}"
-        advice = "litebert export onnx --help"
+    for layer in range(layers):
+        if int(layer / layers * groups) != layer * groups // layers:
+            obstacles.append(
+                f"{groups} groups of {layers} layers, which it rounds otherwise"
+                " (modeling.py L1089)"
+            )
+            break
+    if not config.has_full_attention:
+        obstacles.append(f"attention {config.attention}, not full")
+    if head is not None and head.record.reads in ("texts", "pairs"):
+        obstacles.append(f"a head that is neither on [CLS] nor on tokens, {head.kind}")
+    refusal = refusal_of(head)
+    if refusal:
+        obstacles.append(refusal)
+    added_heads = sorted({*getattr(source.network, "heads", ())} - {*USUAL_HEADS})
+    if added_heads:
+        obstacles.append(f"the pretraining heads {', '.join(added_heads)}")
+    if obstacles:
         raise LitebertError(
             "LB-709",
-            what,
-            received=received,
-            next=f"{advice}; or fine-tune with model.pooling=cls",
+            f"Google's code cannot compute the network of {model}",
+            received=", ".join(obstacles),
+            next="litebert export onnx --help; or fine-tune with model.pooling=cls",
         )
 
-    # Its configuration, and what it cannot express
+
+def _config_bytes(config: AlbertConfig) -> bytes:
+    """Return albert_config.json."""
     fields = config.model_dump(mode="json")
-    table = (
-        _UNUSED
-        | {name: fields[name] for name in _FIELDS}
-        | {"num_hidden_groups": groups}
-    )
-    table["hidden_act"] = (
-        "gelu" if config.hidden_act.startswith("gelu") else config.hidden_act
-    )
-    lost = {
-        "hidden_act gelu, the erf form, becomes Google's gelu, the tanh form": (
-            config.hidden_act == "gelu"
-        ),
-        f"layer_norm_eps {config.layer_norm_eps:g} becomes Google's fixed 1e-12": (
-            config.layer_norm_eps != 1e-12
-        ),
-        f"sharing {config.sharing} is written as the unshared layers it equals": (
-            config.sharing != "all"
-        ),
-    }
-    notes = [note for note, is_so in lost.items() if is_so]
+    table = _UNUSED | {name: fields[name] for name in _FIELDS}
+    table["num_hidden_groups"] = groups_on_disk(config)
+    if config.hidden_act.startswith("gelu"):
+        table["hidden_act"] = "gelu"
+    return f"{json.dumps(table, indent=2, sort_keys=True)}\n".encode()
 
-    # Its weights: kernels as [in, out]; only litebert has heads after inner steps
-    def as_variables(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        pairs = [
-            (each, t.detach())
-            for n, t in tensors.items()
-            for each in tensor_names(n, config, head, GOOGLE)
-        ]
-        return {
-            variable: tensor.T if variable.endswith("/kernel") else tensor
-            for variable, tensor in pairs
-        }
 
-    parameters = {
-        name: each
-        for name, each in network.state_dict().items()
-        if not name.startswith("exits.")
-    }
-    weights = as_variables(
-        {name: each for name, each in parameters.items() if not each.is_meta}
-    )
-    if missing := sorted(
-        {name.rpartition(".")[0] for name, each in parameters.items() if each.is_meta}
-    ):
-        notes.append(f"not in the model: {', '.join(missing)}")
-    if len(parameters) < len(network.state_dict()):
+def _changes(config: AlbertConfig) -> list[str]:
+    """Return notes on settings that albert_config.json cannot express."""
+    notes = list[str]()
+    if config.hidden_act == "gelu":
+        notes.append(
+            "hidden_act gelu, the erf form, becomes Google's gelu, the tanh form"
+        )
+    if config.layer_norm_eps != 1e-12:
+        notes.append(
+            f"layer_norm_eps {config.layer_norm_eps:g} becomes Google's fixed 1e-12"
+        )
+    if config.sharing != "all":
+        notes.append(
+            f"sharing {config.sharing} is written as the unshared layers it equals"
+        )
+    return notes
+
+
+def _google_variables(
+    source: ModelFolder, model: Path, notes: list[str]
+) -> dict[str, Tensor]:
+    """Return the weights under Google's names, kernels as [in, out]; add notes on what
+    its graph lacks or has besides.
+    """
+    network = source.network
+    parameters = dict[str, Tensor]()
+    missing = set[str]()
+    has_exits = False
+    for name, tensor in network.state_dict().items():
+        if name.startswith("exits."):  # only litebert has heads after inner steps
+            has_exits = True
+        elif tensor.is_meta:
+            missing.add(name.rpartition(".")[0])
+        else:
+            parameters[name] = tensor
+    if missing:
+        notes.append(f"not in the model: {', '.join(sorted(missing))}")
+    if has_exits:
         notes.append(
             "the heads after inner steps, which Google's graph does not have, are"
             " omitted"
         )
     if network.albert.pooler is None:
-        stored = canonicalise(read_weights(model).tensors)[0]
-        if not _POOLER.keys() <= stored.keys():
-            notes.append(
-                "the pooler, which Google's graph has but this head does not use, is"
-                " zeros"
-            )
-            shapes = ((config.hidden_size, config.hidden_size), (config.hidden_size,))
-            stored = {
-                name: torch.zeros(shape)
-                for name, shape in zip(_POOLER, shapes, strict=True)
-            }
-        weights |= as_variables(
-            {name: widen(stored[name], f"{model}: {name}") for name in _POOLER}
-        )
+        parameters |= _stored_pooler(source.config, model, notes)
 
-    prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
-    files = {CONFIG_FILE: (json.dumps(table, indent=2, sort_keys=True) + "\n").encode()}
-    # Google's code cannot read tokenizer.json: if necessary, the vocabulary is made
-    # from it
+    variables = dict[str, Tensor]()
+    for name, tensor in parameters.items():
+        for variable in tensor_names(name, source.config, source.head, GOOGLE):
+            is_kernel = variable.endswith("/kernel")
+            variables[variable] = tensor.detach().T if is_kernel else tensor.detach()
+    return variables
+
+
+def _stored_pooler(
+    config: AlbertConfig, model: Path, notes: list[str]
+) -> dict[str, Tensor]:
+    """Return the pooler of a head that reads none, as an import kept it, or zeros."""
+    stored = canonicalise(read_weights(model).tensors)[0]
+    if _POOLER.keys() <= stored.keys():
+        return {name: widen(stored[name], f"{model}: {name}") for name in _POOLER}
+    notes.append(
+        "the pooler, which Google's graph has but this head does not use, is zeros"
+    )
+    size = config.hidden_size
+    weight, bias = _POOLER
+    return {weight: torch.zeros(size, size), bias: torch.zeros(size)}
+
+
+def _vocabulary_files(
+    source: ModelFolder, model: Path, notes: list[str]
+) -> dict[str, bytes]:
+    """Return the vocabulary under the name that Google's code expects, made from
+    tokenizer.json if there is no other; add notes on what that code reads otherwise.
+    """
     try:
-        words = read_vocabulary(model)
-        files[{".model": "30k-clean.model", ".txt": "vocab.txt"}[words.suffix]] = (
-            words.data
-        )
-        if source.tokenizer is not None and source.tokenizer.added:
-            added = [token.content for token in source.tokenizer.added[:5]]
-            notes.append(
-                "Google's tokenizer does not split off the added tokens:"
-                f" {', '.join(added)}"
-            )
-        if not words.settings.lowercase:
-            notes.append(
-                "the vocabulary is cased: run Google's code with --do_lower_case=False"
-            )
-        if words.settings.keep_accents:
-            notes.append("the vocabulary has accents, which Google's code always drops")
+        vocabulary = read_vocabulary(model)
     except NoVocabularyError as error:
         notes.append(f"Google's code also needs the vocabulary: {error.what}")
-    # for tf.train.latest_checkpoint
-    quoted = '"' + prefix.name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    files["checkpoint"] = (
-        f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n".encode()
-    )
-    require_new(prefix.with_name(f"{prefix.name}.index"), force=None)
-    for name, data in files.items():
-        path = prefix.with_name(name)
-        # else an export that was killed wrote it
-        if not (path.is_file() and path.read_bytes() == data):
-            require_new(path, force=None)
-    for name, data in files.items():
-        write_bytes(prefix.with_name(name), data, force=None, accepts_same=True)
-    written = write_bundle(prefix, weights | {_STEP: torch.tensor(0)})  # its index last
-    names = (*files, *(path.name for path in written))
-    num_parameters = sum(each.numel() for each in weights.values())
-    return GoogleExport(
-        str(prefix), names, len(weights) + 1, num_parameters, tuple(notes)
-    )
-
-
-# --- finding a checkpoint: in an archive, which is unpacked, in a folder, or at its prefix
-
-MAX_BYTES = 10 << 30
-MAX_ENTRIES = 1_000  # the released models have at most nine files
-MAX_PARTS = 32  # of a path in an archive; theirs have at most three
-MAX_RATIO = 100  # unpacked bytes per byte of an archive, beyond the first MiB
-_PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-
-
-@contextmanager
-def open_checkpoint(path: Path, *, workplace: Path) -> Iterator[Path]:
-    """Yield the prefix of the checkpoint at a path; an archive is unpacked into
-    `workplace` for that time.
-    """
-    is_archive = False
-    if path.is_file():
-        with path.open("rb") as file:
-            is_archive = file.read(2) == b"\x1f\x8b"  # gzip
-    with ExitStack() as stack:
-        folder = path
-        prefix = None
-        if is_archive:
-            workplace.mkdir(parents=True, exist_ok=True)
-            folder = Path(
-                stack.enter_context(
-                    TemporaryDirectory(prefix=".unpacked-", dir=workplace)
-                )
-            )
-            unpack(path, folder)
-        elif not path.is_dir():  # "." and "/" have no name
-            prefix = path.with_name(_PART.sub("", path.name))
-        if prefix and prefix.with_name(f"{prefix.name}.index").is_file():
-            found = [prefix]
-        else:  # the only checkpoint in the folder, or in a folder below it
-            places = (
-                each
-                for pattern in ("*.index", "*/*.index", "*/*/*.index")
-                for each in folder.glob(pattern)
-            )
-            found = sorted(each.with_suffix("") for each in places if each.is_file())
-        if len(found) != 1:
-            what = (
-                f"there is {'more than one' if found else 'no'} TensorFlow checkpoint"
-                f" at {path}"
-            )
-            names = (
-                ", ".join(each.relative_to(folder).as_posix() for each in found[:8])
-                or None
-            )
-            expected = (
-                "a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best"
-                " (TensorFlow 1.0 or later)"
-            )
-            raise LitebertError("LB-718", what, received=names, expected=expected)
-        yield found[0]
-
-
-def _find_beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
-    """Return the first file that matches the patterns, next to a checkpoint or in its
-    TF-Hub module's assets.
-    """
-    module = (
-        prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
-    )
-    places = (prefix.parent, module, module / "assets")
-    found = (
-        path
-        for pattern in patterns
-        for place in places
-        for path in sorted(place.glob(pattern))
-    )
-    return next((path for path in found if path.is_file()), None)
-
-
-def unpack(archive: Path, into: Path) -> None:
-    """Extract the plain files of a .tar.gz into the folder `into`, within limits of
-    size and number.
-    """
-    limit = min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20))
-    try:
-        with disk_errors(into), TemporaryFile(dir=into) as plain:
-            # read to its end, where gzip's checksum is
-            with gzip.open(archive) as packed:
-                while piece := packed.read(1 << 20):
-                    plain.write(piece)
-                    if plain.tell() > limit:
-                        raise tarfile.FilterError(f"more than {limit:,} bytes")
-            plain.flush()
-            # From a file, tarfile would try to read as many bytes as a header
-            # announces; a map ends with the file.
-            with (
-                mmap(plain.fileno(), 0, access=ACCESS_READ) as whole,
-                tarfile.TarFile(fileobj=cast(Any, whole)) as tar,
-            ):
-                for number, member in enumerate(tar):
-                    if number == MAX_ENTRIES:
-                        raise tarfile.FilterError(f"more than {MAX_ENTRIES:,} entries")
-                    if member.name.count("/") >= MAX_PARTS:
-                        raise tarfile.FilterError(f"more than {MAX_PARTS} folders")
-                    if not (member.isreg() or member.isdir()) or member.issparse():
-                        raise tarfile.SpecialFileError(member)
-                    tar.extract(member, into, set_attrs=False, filter="data")
-    except tarfile.FilterError as error:
-        what = f"{archive} contains more than a checkpoint"
-        advice = "unpack it yourself and give the folder instead"
-        expected = (
-            f"plain files, at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and"
-            f" {MAX_RATIO} times its size"
+        return {}
+    if source.tokenizer is not None and source.tokenizer.added:
+        added = [token.content for token in source.tokenizer.added[:5]]
+        notes.append(
+            f"Google's tokenizer does not split off the added tokens: {', '.join(added)}"
         )
-        raise LitebertError(
-            "LB-701", what, received=error, expected=expected, next=advice
-        ) from error
-    except (
-        tarfile.TarError,
-        EOFError,
-        zlib.error,
-        ValueError,
-        RecursionError,  # a header about a header about a header ...
-        gzip.BadGzipFile,
-    ) as error:
-        what = f"{archive} is cut off or damaged"
-        raise DamagedError(
-            "LB-702", what, received=error, next=f"fetch {archive.name} again"
-        ) from error
+    if not vocabulary.settings.lowercase:
+        notes.append(
+            "the vocabulary is cased: run Google's code with --do_lower_case=False"
+        )
+    if vocabulary.settings.keep_accents:
+        notes.append("the vocabulary has accents, which Google's code always drops")
+    name = "30k-clean.model" if vocabulary.suffix == ".model" else "vocab.txt"
+    return {name: vocabulary.data}
+
+
+def _state_bytes(name: str) -> bytes:
+    """Return the file `checkpoint`, for tf.train.latest_checkpoint."""
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    lines = [
+        f'model_checkpoint_path: "{escaped}"',
+        f'all_model_checkpoint_paths: "{escaped}"',
+    ]
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -44,7 +44,7 @@ class ModelFile(NamedTuple):
     """A checked model file."""
 
     pieces: tuple[Piece, ...]
-    charsmap: bytes  # the character map of its normaliser
+    charsmap: bytes  # the character map of its normalizer
     checked: bytes  # the part of it that native code may load
 
 

@@ -274,7 +274,7 @@ class UnigramModel(_Vocabulary):
 
     def _trace_plain(self, text: str) -> Trace:
         """Trace a text without added tokens through its three forms: as it is given,
-        normalised, and as sentencepiece shows it, with ▁ and its own normalisation.
+        normalized, and as sentencepiece shows it, with ▁ and its own normalization.
         """
         normalized, spans = self.normalizer.align(text)
         pieces = list[str]()
@@ -293,7 +293,7 @@ class UnigramModel(_Vocabulary):
                 stops.append(stop)
                 begin = stop
 
-        # from sentencepiece's form to the normalised text
+        # from sentencepiece's form to the normalized text
         _, places = self._processor.normalize(normalized, with_offsets=True)
         origins = np.array(
             [*places[:-1], len(normalized)], np.int32

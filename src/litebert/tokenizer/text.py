@@ -67,7 +67,7 @@ class Normalizer:
         return text.lower() if self.lowercase else text
 
     def align(self, text: str) -> tuple[str, Spans]:
-        """Return the normalised text, and the span of each of its characters in the
+        """Return the normalized text, and the span of each of its characters in the
         original, with the marks that were dropped after it.
         """
         starts = array("i")

@@ -160,7 +160,7 @@ def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
 
 def _normalizing_steps(normalizer: Normalizer, charsmap: bytes) -> list[Json]:
     """Return the steps of our preprocessing, then those of sentencepiece's own
-    normaliser.
+    normalizer.
     """
     steps = [_replace(f"[{_class(str.isspace)}{SPACE}]+", " ")]
     if not normalizer.keep_accents:

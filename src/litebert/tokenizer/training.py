@@ -84,7 +84,7 @@ def train_tokenizer(
 
 
 class _Lines:
-    """The normalised lines of texts; it keeps an error that native code would swallow."""
+    """The normalized lines of texts; it keeps an error that native code would swallow."""
 
     def __init__(self, texts: Iterable[str], normalizer: Normalizer) -> None:
         self.texts = texts

@@ -19,14 +19,11 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, write_folder
 from litebert.interop import ExportReport
-from litebert.interop.export import program
+from litebert.interop.export.check import require_near
+from litebert.interop.export.network import allowed_positions, pad_network
 from litebert.interop.export.onnx import export_onnx, quantize, runner, to_graph
-from litebert.interop.export.program import (
-    SourceModel,
-    export_program,
-    pad_network,
-    require_near,
-)
+from litebert.interop.export.program import export_program
+from litebert.interop.export.source import SourceModel
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.contract.shell import assert_matches_schema, litebert
@@ -155,7 +152,7 @@ def _assert_equal(outputs: Arrays, network: Network, inputs: Arrays) -> None:
     elif "start_top_index" in outputs:
         starts = torch.from_numpy(outputs["start_top_index"])
         hidden = batch.to_padded(network.albert(batch), width=mask.shape[1])
-        spans = network.head(hidden, program.allowed_positions(mask, segments), starts)
+        spans = network.head(hidden, allowed_positions(mask, segments), starts)
         found = {
             "start_logits": spans.start,
             "end_logits": spans.end,
@@ -438,7 +435,7 @@ def test_the_json_of_an_export_matches_its_schema(
 ) -> None:
     # 33 MB from npm
     monkeypatch.setattr(
-        "litebert.interop.export.onnx.read_runtime", lambda _: (b"", b"")
+        "litebert.interop.export.web.read_runtime", lambda _: (b"", b"")
     )
     for kind, name, more, outputs in (
         ("onnx", "model.onnx", [], ["logits"]),

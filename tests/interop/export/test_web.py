@@ -23,7 +23,7 @@ from litebert.folder import read_head
 from litebert.hub import packaged_model
 from litebert.inference.inputs import encode_blanks
 from litebert.interop import ExportReport
-from litebert.interop.export import onnx as web
+from litebert.interop.export import web
 from litebert.tokenizer import Tokenizer
 from tests.contract import shell
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.interop import bundle, google
+from litebert.interop import archive, bundle
 from litebert.interop.bundle import (
     Entry,
     Header,
@@ -380,14 +380,14 @@ def test_control_unchecked_names_are_written_elsewhere(
     monkeypatch.setitem(tarfile._NAMED_FILTERS, "data", tarfile.fully_trusted_filter)
     (tmp_path / "out").mkdir()
     (tmp_path / "x.tgz").write_bytes(_archive(_file("../escaped")))
-    google.unpack(tmp_path / "x.tgz", tmp_path / "out")
+    archive.unpack(tmp_path / "x.tgz", tmp_path / "out")
     assert (tmp_path / "escaped").exists()
 
 
 def test_control_without_a_limit_a_bomb_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(google, "MAX_RATIO", 100_000)
+    monkeypatch.setattr(archive, "MAX_RATIO", 100_000)
     # of its memory: it is unpacked, and holds no checkpoint
     with pytest.raises(AssertionError):
         assert_refused(tmp_path, _bomb(), "LB-718")

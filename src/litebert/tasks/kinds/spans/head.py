@@ -39,7 +39,7 @@ class ConditionalSpanHead(nn.Module):
         self.end = nn.Linear(size, 1)
         self.answer_hidden = nn.Linear(2 * size, size)
         self.answer = nn.Linear(size, 1, bias=False)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.dropout: nn.Module = nn.Dropout(config.classifier_dropout_prob)
 
     def end_token(self, hidden: Tensor) -> Tensor:
         """Apply the half of `end_hidden` that reads a token."""
@@ -60,8 +60,7 @@ class ConditionalSpanHead(nn.Module):
         """Score ends for the given starts; if `starts` is a number, for that many of
         the likeliest starts, best first.
 
-        `allowed` is true on [CLS] and on the context. An export calls this with its own
-        layers as `self`.
+        `allowed` is true on [CLS] and on the context.
         """
         start = self.start(hidden).squeeze(-1)  # (sequences, width)
         start = start.masked_fill(~allowed, NEVER).log_softmax(-1)

@@ -1,0 +1,163 @@
+"""The check that all exports pass: their outputs on a few texts are the network's."""
+
+import math
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from litebert.errors import LitebertError
+from litebert.interop import Parity
+from litebert.interop.export.network import INPUTS
+from litebert.interop.export.source import SourceModel
+from litebert.nn import Batch
+from litebert.tasks.kinds.family import frame_ids
+
+Inputs: TypeAlias = dict[str, NDArray[np.int64]]
+Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
+RunBatch: TypeAlias = Callable[[Inputs], Outputs]
+
+# largest difference allowed between runtimes in float32, for numbers up to one
+_EQUAL = 1e-4
+# Eight bits are refused if both fail: correlation below this, and difference above this
+# share of the largest output (outputs that hardly vary may be close but uncorrelated).
+_LEAST_CORRELATION = 0.9
+_LARGEST_SHARE = 0.1
+_NUM_CHOICES = 4
+_BANNED = -1e29  # a value below this means "never" and is not compared
+# their last axis is not a feature axis
+_OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")
+
+
+@torch.inference_mode()
+def require_near(
+    run: RunBatch, source: SourceModel, output: Path, *, is_int8: bool = False
+) -> Parity:
+    """Compare the outputs of an exported network on a few texts with the network's own;
+    raise if they differ.
+    """
+    batch = _batch_of_texts(source)
+    width = max(source.padded.lengths[0], *batch.lengths)
+    # (sequences, width) each
+    ids = batch.to_padded(batch.ids, width=width)
+    mask = batch.to_padded(torch.ones_like(batch.ids), width=width)
+    segments = batch.to_padded(batch.segments, width=width)
+    shape: tuple[int, ...] = (-1, width)
+    if source.padded.has_choices:
+        shape = (-1, _NUM_CHOICES, width)
+    inputs = zip(INPUTS, (ids, mask, segments), strict=True)
+    outputs = run({name: x.reshape(shape).numpy() for name, x in inputs})
+
+    # what is expected follows from the states of the ragged network
+    states = batch.to_padded(source.network.albert(batch), width=width)
+    expected = _expected(source, source.padded.read(states, mask, segments), outputs)
+    _leave_out_padding(expected, mask)
+    parity = compare(outputs, expected)
+    largest = _EQUAL * max(1.0, parity.scale)
+    if is_int8:
+        largest = _LARGEST_SHARE * parity.scale
+    is_near = parity.max_difference <= largest  # NaN is not
+    is_alike = is_int8 and parity.correlation >= _LEAST_CORRELATION
+    if not (is_near or is_alike):
+        raise _differs(output, parity, largest, is_int8=is_int8)
+    return parity
+
+
+def _batch_of_texts(source: SourceModel) -> Batch:
+    """Return our texts as a batch: rows, or questions with their choices."""
+    tokenizer = source.tokenizer
+    longest = source.padded.lengths[-1]
+    text = (files("litebert.interop.export") / "texts.tsv").read_text("utf-8")
+    ids = list[list[int]]()
+    segments = list[list[int]]()
+    for line in text.splitlines():
+        pair = [tokenizer.encode(part).ids for part in line.split("\t")]
+        framed = frame_ids(tokenizer, *pair, max_length=longest)
+        ids.append(framed[0])
+        segments.append(framed[1])
+    return Batch.from_lists(ids, segments)
+
+
+def _expected(
+    source: SourceModel, values: tuple[Tensor, ...], outputs: Outputs
+) -> dict[str, NDArray[np.float32]]:
+    """Return the expected outputs by name; -inf where they cannot be compared."""
+    expected = dict[str, NDArray[np.float32]]()
+    for name, value in zip(source.padded.output_names, values, strict=True):
+        expected[name] = value.numpy().reshape(outputs[name].shape)
+    # among equally likely starts, others may be chosen, which have other ends
+    if "start_top_index" in expected:
+        differs = expected.pop("start_top_index") != outputs["start_top_index"]
+        expected["end_logits"][differs] = -np.inf
+    return expected
+
+
+def _leave_out_padding(
+    expected: Mapping[str, NDArray[np.float32]], mask: Tensor
+) -> None:
+    """Set outputs for tokens to -inf on padding; spans never lie there anyway."""
+    for name, values in expected.items():
+        is_tagging = name == "logits" and values.ndim == 3
+        if is_tagging or name in ("last_hidden_state", "prediction_logits"):
+            values[mask.numpy() == 0] = -np.inf
+
+
+def _differs(
+    output: Path, parity: Parity, largest: float, *, is_int8: bool
+) -> LitebertError:
+    limits = f"differences below {largest:.2g}"
+    advice = (
+        "pip install -U 'litebert[onnx]', or report this with the model's config.json"
+    )
+    if is_int8:
+        limits += f", or a correlation of at least {_LEAST_CORRELATION}"
+        advice = "omit --int8: this network needs more than eight bits"
+    return LitebertError(
+        "LB-755",
+        f"{output} was not written: its outputs are not the network's",
+        received=parity,
+        expected=limits,
+        next=advice,
+    )
+
+
+def compare(outputs: Outputs, expected: Outputs) -> Parity:
+    """Compare outputs with the expected ones, where these are real numbers."""
+    differences = [0.0]
+    scales = [0.0]
+    correlations = [1.0]
+    for name, values in expected.items():
+        is_real = ~(values <= _BANNED)  # NaN is compared, and never equal
+        if not is_real.any():  # only ends of other starts
+            continue
+        width = 1 if name in _OVER_POSITIONS else values.shape[-1]
+        # (rows, features)
+        wanted = values[is_real].reshape(-1, width).astype(np.float64)
+        given = outputs[name][is_real].reshape(-1, width).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # infinite outputs
+            differences.append(float(np.abs(wanted - given).max(initial=0)))
+            scales.append(float(np.abs(wanted).max(initial=0)))
+            correlations.append(_correlation(wanted, given))
+    return Parity(
+        max_difference=float(np.max(differences)),
+        scale=float(np.max(scales)),
+        correlation=float(np.min(correlations)),
+    )
+
+
+def _correlation(wanted: NDArray[np.float64], given: NDArray[np.float64]) -> float:
+    """Return the correlation of deviations from the mean of each feature; 1 between
+    constants, whose deviations are rounding.
+    """
+    rounding = 1e-12 * float((wanted**2).sum()) + 1e-30
+    wanted = wanted - wanted.mean(0)
+    given = given - given.mean(0)
+    product = float((wanted * given).sum()) + rounding
+    wanted_square = float((wanted**2).sum()) + rounding
+    given_square = float((given**2).sum()) + rounding
+    return product / math.sqrt(wanted_square * given_square)
