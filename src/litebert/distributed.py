@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -66,20 +66,21 @@ class World:
         """Add up tensors of one dtype over all processes, in place, in one message."""
         if self.size == 1:
             return
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        sizes = [tensor.numel() for tensor in tensors]
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])  # (elements,)
         with _connection_errors():
             dist.all_reduce(flat)
-        for tensor, total in zip(
-            tensors, torch.split(flat, [each.numel() for each in tensors]), strict=True
-        ):
+        totals = torch.split(flat, sizes)
+        for tensor, total in zip(tensors, totals, strict=True):
             tensor.copy_(total.view_as(tensor))
 
     def copy_first_(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors with those of the first process."""
-        if self.size > 1:
-            with _connection_errors():
-                for tensor in tensors:
-                    dist.broadcast(tensor.detach(), src=0)
+        if self.size == 1:
+            return
+        with _connection_errors():
+            for tensor in tensors:
+                dist.broadcast(tensor.detach(), src=0)
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes, by rank."""
@@ -96,16 +97,17 @@ class World:
         """
         if self.store is None:
             return make()
-        made = make() if self.is_first else None
+        value = make() if self.is_first else None
         with _connection_errors():
-            key = f"from-first/{self.store.add(f'asked/{self.rank}', 1)}"
+            # every process counts its own questions: the same number, the same key
+            number = self.store.add(f"asked/{self.rank}", 1)
+            key = f"from-first/{number}"
             if self.is_first:
-                self.store.set(key, json.dumps(made))
-                return made
+                self.store.set(key, json.dumps(value))
+                return value
             while not self.store.check([key]):
                 time.sleep(POLL_SECONDS)
-            value: Json = json.loads(self.store.get(key))
-            return value
+            return cast(Json, json.loads(self.store.get(key)))
 
 
 ALONE = World()
@@ -118,10 +120,11 @@ def _connection_errors() -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise  # the sum did not fit into the GPU of this process
     except RuntimeError as error:
-        what = "another process of this run has ended"
-        advice = "see its message; rerun the command to resume"
         raise ResourceError(
-            "LB-261", what, received=str(error).splitlines()[0], next=advice
+            "LB-261",
+            "another process of this run has ended",
+            received=str(error).splitlines()[0],
+            next="see its message; rerun the command to resume",
         ) from error
 
 
@@ -139,13 +142,14 @@ def world_size() -> int:
 
 
 def _incomplete(error: ValueError) -> LitebertError:
-    what = "the environment for several processes is incomplete"
-    expected = "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them"
-    advice = (
-        "torchrun --nproc-per-node 2 -m litebert pretrain ...; for a single process:"
-        " unset WORLD_SIZE"
+    return LitebertError(
+        "LB-262",
+        "the environment for several processes is incomplete",
+        received=error,
+        expected="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them",
+        next="torchrun --nproc-per-node 2 -m litebert pretrain ...; for a single"
+        " process: unset WORLD_SIZE",
     )
-    return LitebertError("LB-262", what, received=error, expected=expected, next=advice)
 
 
 @contextmanager
@@ -168,16 +172,13 @@ def join_world(sums_by: str) -> Iterator[World]:
             sums_by, store=store, rank=rank, world_size=size, timeout=timeout
         )
     except RuntimeError as error:
-        what = (
-            "the processes of this run did not find each other within"
-            f" {JOIN_SECONDS:.0f} seconds"
-        )
-        advice = (
-            "check MASTER_ADDR, the firewall and GLOO_SOCKET_IFNAME or"
-            " NCCL_SOCKET_IFNAME"
-        )
         raise LitebertError(
-            "LB-263", what, received=str(error).splitlines()[0], next=advice
+            "LB-263",
+            "the processes of this run did not find each other within"
+            f" {JOIN_SECONDS:.0f} seconds",
+            received=str(error).splitlines()[0],
+            next="check MASTER_ADDR, the firewall and GLOO_SOCKET_IFNAME or"
+            " NCCL_SOCKET_IFNAME",
         ) from error
     world = World(rank, size, store)
     try:
@@ -195,15 +196,11 @@ def _rendezvous() -> tuple[Store, int, int]:
     """Connect to the store of the launcher or of the first process, once for all runs;
     also return rank and size.
     """
+    timeout = timedelta(seconds=JOIN_SECONDS)
     try:
-        store, rank, size = next(
-            rendezvous("env://", timeout=timedelta(seconds=JOIN_SECONDS))
-        )
+        store, rank, size = next(rendezvous("env://", timeout=timeout))
     except ValueError as error:
         raise _incomplete(error) from error
     # a launcher that restarts its processes may reuse its store
-    return (
-        PrefixStore(f"restart/{os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store),
-        rank,
-        size,
-    )
+    num_restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    return PrefixStore(f"restart/{num_restarts}", store), rank, size

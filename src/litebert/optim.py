@@ -88,8 +88,10 @@ class MomentOptimizer(Optimizer):
         """Update every parameter that has a gradient; return what `closure`
         returned.
         """
-        with torch.enable_grad():
-            loss = closure() if closure else None
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             for portion in _portions(group["params"]):
                 self._move(portion, group)
@@ -104,7 +106,9 @@ class MomentOptimizer(Optimizer):
         if counters:
             torch._foreach_add_(counters, 1)
         updates = self.updates(parameters, gradients, states, group)
-        torch._foreach_mul_(updates, group["lr"])  # p -= lr u
+        # p -= lr u. A foreach function runs one kernel for many tensors: of the 32 that
+        # base has, 19 are norms and biases, too small for kernels of their own.
+        torch._foreach_mul_(updates, group["lr"])
         torch._foreach_sub_(parameters, updates)
         if group["average_decay"]:
             averages = [state["average"] for state in states]
@@ -214,7 +218,8 @@ def _scale_by_norms(updates: tuple[Tensor, ...], parameters: list[Tensor]) -> No
     """Multiply each update by LAMB's ratio |p| / |u|, in place; the ratio is 1 where a
     norm is 0.
     """
-    # (parameters,): Euclidean, over each whole tensor
+    # (parameters,): Euclidean, over each whole tensor. Stacked, so that the ratios are
+    # computed at once, and the host reads none of them.
     parameter_norms = torch.stack(torch._foreach_norm(parameters))
     update_norms = torch.stack(torch._foreach_norm(updates))
     has_ratio = (parameter_norms > 0) & (update_norms > 0)
@@ -293,7 +298,7 @@ class Muon(MomentOptimizer):
     ) -> tuple[Tensor, ...]:
         if not group["is_matrix"]:
             return super().updates(parameters, gradients, states, group)
-        moments = [state["muon_m"] for state in states]
+        moments = [state["muon_m"] for state in states]  # (rows, columns) each
         momentum = group["momentum"]
         torch._foreach_lerp_(moments, gradients, 1 - momentum)  # m += (1 - mu) (g - m)
         # Nesterov's look-ahead: where m would be after the same gradient once more
@@ -320,7 +325,8 @@ def orthogonalise(matrix: Tensor) -> Tensor:
     fast, with the quintic that moves singular values into about [0.7, 1.2] (Jordan,
     2024). A zero matrix stays zero.
     """
-    # A wide matrix has the smaller Gram matrix, rows by rows.
+    # A wide matrix has the smaller Gram matrix, (rows, rows): for a feed-forward layer
+    # a sixteenth of the other.
     is_tall = matrix.shape[0] > matrix.shape[1]
     wide = matrix.T if is_tall else matrix
     x = wide.to(device_at(matrix.device).product_dtype)
@@ -343,7 +349,7 @@ def use_average(optimizer: Optimizer) -> Iterator[None]:
     them bit for bit afterwards.
     """
     parameters = list[Tensor]()
-    averages = list[Tensor]()
+    averages = list[Tensor]()  # one for each of them
     for parameter, state in optimizer.state.items():
         if "average" in state:
             parameters.append(parameter.detach())
@@ -382,6 +388,7 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
         return torch.zeros(())
     norms = torch.stack(torch._foreach_norm(gradients))  # (gradients,)
     norm: Tensor = torch.linalg.vector_norm(norms)  # of all elements together
+    # a factor of 1 for all others, so that the host need not know which case it is
     is_long = (norm > max_norm) & norm.isfinite()
     torch._foreach_mul_(gradients, torch.where(is_long, max_norm / norm, 1.0))
     return norm
@@ -417,7 +424,7 @@ def build_schedule(
 
     def rate(step: int) -> float:
         if step < warmup_steps:
-            return peak * step / warmup_steps
+            return peak * step / warmup_steps  # 0 at the first step, as upstream
         # the share of the decay that is left: 1 before it, 0 after the last step
         share = (total_steps - step) / (total_steps - decay_start)
         left = min(1.0, max(0.0, share))
@@ -526,6 +533,7 @@ def parameter_groups(
         if matrix_scale is not None and parameter.ndim == 2 and _HIDDEN.search(name):
             is_matrix = True
             scale = scale * matrix_scale
+        # parameters that are treated alike are one group, whose kernels run together
         key = (not is_adapted, is_matrix, -scale)
         if key not in groups:
             groups[key] = {

@@ -117,11 +117,9 @@ def groups_on_disk(config: AlbertConfig) -> int:
     Such a network is written as the unshared one that it equals; `sharing` in
     config.json says how to merge it.
     """
-    return (
-        config.num_hidden_groups
-        if config.sharing == "all"
-        else config.num_hidden_layers
-    )
+    if config.sharing == "all":
+        return config.num_hidden_groups
+    return config.num_hidden_layers
 
 
 def tensor_names(
@@ -142,22 +140,9 @@ def tensor_names(
     """
     module, _, kind = parameter.rpartition(".")
     name, _, part = module.partition(".")
-    if match := _BLOCK.match(module):
-        copies = set()  # the (group, inner group) of every copy of the block on disk
-        for index, step in enumerate(depth_plan(config)):
-            layer, inner = divmod(index, config.inner_group_num)
-            if getattr(step, match[1]) == int(match[2]):
-                copies.add(
-                    (layer * groups_on_disk(config) // config.num_hidden_layers, inner)
-                )
-        place = (
-            layout.encoder
-            + layout.layer
-            + _NAMES[f"{match[1]}.{match[3]}"][layout.column]
-        )
-        modules = [
-            place.format(group=group, inner=inner) for group, inner in sorted(copies)
-        ]
+    block = _BLOCK.match(module)
+    if block:
+        modules = _layers_of_block(block, config, layout)
     elif name == "albert":
         # `albert` itself has only the calibration of an eight-bit network
         modules = [layout.encoder + _NAMES[part][layout.column] if part else name]
@@ -175,6 +160,24 @@ def tensor_names(
     if layout is GOOGLE:
         return [_variable(module, kind) for module in modules]
     return [f"{module}.{kind}" for module in modules]
+
+
+def _layers_of_block(
+    block: re.Match[str], config: AlbertConfig, layout: TensorNames
+) -> list[str]:
+    """Return the names of a layer of a block; on disk it stands once in each group and
+    inner group that applies it.
+    """
+    block_kind, number, part = block.groups()
+    copies = set[tuple[int, int]]()  # (group, inner group)
+    for index, step in enumerate(depth_plan(config)):
+        layer, inner = divmod(index, config.inner_group_num)
+        if getattr(step, block_kind) == int(number):
+            group = layer * groups_on_disk(config) // config.num_hidden_layers
+            copies.add((group, inner))
+    name = _NAMES[f"{block_kind}.{part}"][layout.column]
+    place = layout.encoder + layout.layer + name
+    return [place.format(group=group, inner=inner) for group, inner in sorted(copies)]
 
 
 def _variable(module: str, kind: str) -> str:
@@ -199,8 +202,9 @@ def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
     """Return what transformers needs on disk if the embeddings are as wide as the
     layers and are not projected.
     """
+    weight, bias = PROJECTION
     size = config.hidden_size
-    return dict(zip(PROJECTION, (torch.eye(size), torch.zeros(size)), strict=True))
+    return {weight: torch.eye(size), bias: torch.zeros(size)}
 
 
 def canonicalise(

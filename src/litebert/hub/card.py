@@ -243,6 +243,8 @@ def _command(run: Run) -> list[str]:
     origins = run.file.origins
     words_of = _pretraining_words if run.kind == "pretraining" else _finetuning_words
     words = words_of(run)
+    if run.settings.get("teacher.run"):
+        words += ["--teacher", "RUN"]
     recipes = set[str]()
     presets = set[str]()
     for origin in origins.values():
@@ -285,8 +287,6 @@ def _finetuning_words(run: Run) -> list[str]:
         words = ["finetune", task, "--data", "DATA"]
     if run.file.origins.get("model.start") != DEFAULT:
         words += ["--model", "MODEL"]
-    if run.settings.get("teacher.run"):
-        words += ["--teacher", "RUN"]
     return words
 
 

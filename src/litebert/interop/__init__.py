@@ -31,7 +31,8 @@ class ModelImport:
         if self.optimizer_step is not None:
             lines.append(f"optimizer: after {self.optimizer_step:,} steps")
         lines += [f"missing: {name}" for name in self.missing]
-        return "\n".join([*lines, *(f"not used: {name}" for name in self.unused)])
+        lines += [f"not used: {name}" for name in self.unused]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -110,20 +111,15 @@ class Quantized:
     after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        sizes = (
+        lines = [
             f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before,"
-            f" {self.bytes_in_float32:,} in float32"
-        )
-        error = (
-            f"{self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
-        )
-        lines = [f"{sizes}; hidden states differ by {error}"]
+            f" {self.bytes_in_float32:,} in float32; hidden states differ by"
+            f" {self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
+        ]
         for split, measures in self.before.items():
             for name, before in measures.items():
-                lines.append(
-                    f"{split:<16} {name:<24} {before:.4f} ->"
-                    f" {self.after[split][name]:.4f}"
-                )
+                after = self.after[split][name]
+                lines.append(f"{split:<16} {name:<24} {before:.4f} -> {after:.4f}")
         return "\n".join(lines)
 
     @property
@@ -135,16 +131,13 @@ class Quantized:
                 "warning the copy is not smaller: the model is stored in fewer bits than"
                 " float32 already. Eight bits can still be faster"
             )
-        if self.error <= MUCH:
-            return tuple(notes)
-        measured = (
-            "compare the measures above"
-            if self.before
-            else "measure it with --evaluate"
-        )
-        advice = (
-            f"{measured} before you use this copy, or calibrate with more texts like"
-            " those it will read"
-        )
-        notes.append(f"warning hidden states differ by more than {MUCH:.0%}: {advice}")
+        if self.error > MUCH:
+            check = "measure it with --evaluate"
+            if self.before:
+                check = "compare the measures above"
+            notes.append(
+                f"warning hidden states differ by more than {MUCH:.0%}: {check} before"
+                " you use this copy, or calibrate with more texts like those it will"
+                " read"
+            )
         return tuple(notes)

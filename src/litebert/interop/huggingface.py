@@ -6,12 +6,12 @@ import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from litebert.config import Precision
+from litebert.config import AlbertConfig, Precision
 from litebert.device import DTYPES
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.fast import pack
@@ -50,51 +50,44 @@ def import_model(
     source = locate(path_or_name, legacy_pickle=legacy_pickle)
     layout, config = read_layout(source)
 
-    pickled = source / PICKLED_FILE
-    if (
-        not pickled.is_file()
-        or weights_path(source).is_file()
-        or (source / INDEX_FILE).is_file()
-    ):
-        tensors = read_weights(source).tensors
-    elif legacy_pickle:
-        tensors = read_torch_file(pickled)
-    else:
-        what = f"{pickled} is a pickle, and pickles can carry programs"
-        again = f"litebert import huggingface {source}"
-        expected = (
-            "model.safetensors; with --legacy-pickle no code in it is run, and anything"
-            " but tensors is refused"
-        )
-        raise LitebertError(
-            "LB-742",
-            what,
-            expected=expected,
-            next=f"{again} --output FOLDER --legacy-pickle",
-        )
+    tensors = _read_any_weights(source, legacy_pickle=legacy_pickle)
     if activation is not None:
         config = config.model_copy(update={"hidden_act": activation})
-    loaded = build_network(
+    network = build_network(
         tensors, config, read_head(source), source=source, layout=layout
     )
-    model = read_beside(loaded, source)
+    model = read_beside(network, source)
     model.require_vectors()
 
-    # What is missing and what is doubtful
-    notes = [
-        _WITHOUT[part]
-        for part in sorted({name.split(".")[0] for name in loaded.missing})
-    ]
-    notes += [
-        note
-        for name, note in doubts(config).items()
-        if name != "hidden_act" or activation is None
-    ]
-    notes += loaded.notes
+    missing_parts = {name.split(".")[0] for name in network.missing}
+    notes = [_WITHOUT[part] for part in sorted(missing_parts)]
+    open_questions = doubts(config)
+    if activation is not None:
+        open_questions.pop("hidden_act", None)
+    notes += open_questions.values()
+    notes += network.notes
     notes += notes_on_tokenizer(model)
     with staged_folder(output, force=None) as staged:
         write_folder(model, staged)
     return report_of(source, output, model, notes)
+
+
+def _read_any_weights(source: Path, *, legacy_pickle: bool) -> dict[str, Tensor]:
+    """Read safetensors or, if there are none and it is allowed, a pickle."""
+    pickled = source / PICKLED_FILE
+    single_or_index = (weights_path(source), source / INDEX_FILE)
+    has_safetensors = any(path.is_file() for path in single_or_index)
+    if has_safetensors or not pickled.is_file():
+        return read_weights(source).tensors
+    if legacy_pickle:
+        return read_torch_file(pickled)
+    raise LitebertError(
+        "LB-742",
+        f"{pickled} is a pickle, and pickles can carry programs",
+        expected="model.safetensors; with --legacy-pickle no code in it is run, and"
+        " anything but tensors is refused",
+        next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
+    )
 
 
 def notes_on_tokenizer(model: ModelFolder) -> list[str]:
@@ -115,22 +108,20 @@ def notes_on_tokenizer(model: ModelFolder) -> list[str]:
 
 
 def report_of(
-    source: Path, output: Path, loaded: ModelFolder, notes: Iterable[str]
+    source: Path, output: Path, model: ModelFolder, notes: Iterable[str]
 ) -> ModelImport:
     """Return the report of an import."""
-    parameters = {
-        name: each
-        for name, each in loaded.network.state_dict().items()
-        if name not in loaded.missing
-    }
+    parameters = model.network.state_dict()
+    for name in model.missing:
+        del parameters[name]
     return ModelImport(
         source=str(source),
         output=str(output),
-        architecture=architecture(loaded.head, parameters),
-        num_parameters=sum(each.numel() for each in parameters.values()),
+        architecture=architecture(model.head, parameters),
+        num_parameters=sum(tensor.numel() for tensor in parameters.values()),
         optimizer_step=None,
-        missing=tuple(sorted(loaded.missing)),
-        unused=loaded.unused,
+        missing=tuple(sorted(model.missing)),
+        unused=model.unused,
         notes=tuple(notes),
     )
 
@@ -140,42 +131,44 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
     in it is run.
     """
     try:
-        # torch checks no checksum, and unpacks compressed entries, which it never
-        # writes
         if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                if (
-                    any(entry.compress_type for entry in archive.infolist())
-                    or archive.testzip()
-                ):
-                    raise zipfile.BadZipFile(
-                        "an entry with a wrong checksum, or a compressed one"
-                    )
+            _check_archive(path)
         state = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
-        if (
-            not isinstance(state, dict)
-            or not state
-            or not all(map(_is_whole, state.values()))
-        ):
+        is_table = isinstance(state, dict) and len(state) > 0
+        if not is_table or not all(map(_is_whole, state.values())):
             raise ValueError("something other than tensors")
     except Exception as error:  # whatever a damaged or hostile file makes torch raise
-        # The code that was not run, if that is the cause; else the first words, as
-        # torch then advises to run the file.
-        found = re.search(r"GLOBAL \S+", str(error)) or re.match(r"[^.\n]*", str(error))
-        received = (found and found[0]) or type(error).__name__
-        what = f"{path} is not a complete state dict; nothing in it was run"
-        expected = (
-            "one dictionary of tensors, as torch.save(model.state_dict(), path)"
-            " writes it"
-        )
-        advice = (
-            "fetch or save the file again, or use the safetensors file of the same"
-            " model"
-        )
         raise DamagedError(
-            "LB-731", what, received=received, expected=expected, next=advice
+            "LB-731",
+            f"{path} is not a complete state dict; nothing in it was run",
+            received=_first_words(error),
+            expected="one dictionary of tensors, as torch.save(model.state_dict(),"
+            " path) writes it",
+            next="fetch or save the file again, or use the safetensors file of the same"
+            " model",
         ) from error
     return {str(name): tensor.detach() for name, tensor in state.items()}
+
+
+def _check_archive(path: Path) -> None:
+    """Check what torch does not: checksums, and that no entry is compressed, as torch
+    never writes them.
+    """
+    with zipfile.ZipFile(path) as archive:
+        is_compressed = any(entry.compress_type for entry in archive.infolist())
+        if is_compressed or archive.testzip():
+            raise zipfile.BadZipFile(
+                "an entry with a wrong checksum, or a compressed one"
+            )
+
+
+def _first_words(error: Exception) -> str:
+    """Return the code that was not run, if that is the cause; else the first words, as
+    torch then advises to run the file.
+    """
+    text = str(error)
+    match = re.search(r"GLOBAL \S+", text) or re.match(r"[^.\n]*", text)
+    return (match and match[0]) or type(error).__name__
 
 
 def _is_whole(value: object) -> bool:
@@ -192,6 +185,8 @@ def _is_whole(value: object) -> bool:
 # --- a model in memory ----------------------------------------------------------------
 
 ModelT = TypeVar("ModelT")
+# of a weight: where it is in memory, and how often it was written
+Version: TypeAlias = tuple[int, int]
 
 # arguments of `forward` that do not change the hidden states
 _WITHOUT_EFFECT = ("return_dict", "num_items_in_batch")
@@ -214,19 +209,17 @@ def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
     """
     # a pipeline's
     module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
-    modules = module.modules() if isinstance(module, nn.Module) else ()
-    theirs = (
-        each for each in modules if type(each).__module__.startswith("transformers.")
-    )
-    encoders = [
-        each for each in theirs if type(each).__name__ in ("AlbertModel", "BertModel")
-    ]
+    encoders = list[nn.Module]()
+    for part in module.modules() if isinstance(module, nn.Module) else ():
+        is_of_transformers = type(part).__module__.startswith("transformers.")
+        if is_of_transformers and type(part).__name__ in ("AlbertModel", "BertModel"):
+            encoders.append(part)
     if not encoders:
-        what = f"a {type(model).__name__} has no encoder that the engine can compute"
-        expected = "an AlbertModel or BertModel, or a model with one"
-        call = "AlbertModel.from_pretrained(...)"
         raise LitebertError(
-            "LB-871", what, expected=expected, next=f"litebert.optimize({call})"
+            "LB-871",
+            f"a {type(model).__name__} has no encoder that the engine can compute",
+            expected="an AlbertModel or BertModel, or a model with one",
+            next="litebert.optimize(AlbertModel.from_pretrained(...))",
         )
     for encoder in encoders:
         encoder.forward = EngineForward(encoder, DTYPES[precision])
@@ -242,19 +235,18 @@ class EngineForward:
 
     def __init__(self, encoder: nn.Module, dtype: torch.dtype) -> None:
         forward: Any = encoder.forward
-        self.original: Any = (
-            forward.original if isinstance(forward, EngineForward) else forward
-        )
-        self.__wrapped__ = self.original  # inspect.signature and transformers read it
+        if isinstance(forward, EngineForward):
+            forward = forward.original
+        self.original: Any = forward
+        self.__wrapped__ = forward  # inspect.signature and transformers read it
         self.encoder = encoder
         self.dtype = dtype
         self._source = Path(type(encoder).__name__)  # the name in error messages
         described = self.encoder.config.to_dict() | {"architectures": None}
         self.layout, self.config = parse_config(described, self._source)
         self._names = {name for name, _ in encoder.named_parameters()}
-        # The packed encoder with its state: where each parameter is in memory, and how
-        # often it was written
-        self._packed: tuple[dict[str, tuple[int, int]], Albert] | None = None
+        self._packed: Albert | None = None
+        self._packed_versions = dict[str, Version]()
         # raises now, not at the first call, for a kind of BERT that the engine cannot
         # compute
         self._engine()
@@ -263,7 +255,7 @@ class EngineForward:
         """Omit the packed weights from copies and pickles: they are rebuilt from the
         weights.
         """
-        return self.__dict__ | {"_packed": None}
+        return self.__dict__ | {"_packed": None, "_packed_versions": {}}
 
     def __call__(
         self,
@@ -273,107 +265,112 @@ class EngineForward:
         *more: object,
         **others: object,
     ) -> object:
-        config = self.encoder.config
-        ids = input_ids
-        mask = attention_mask
-        albert = None
-        asked = [
+        options = [
             *more,
             *(value for name, value in others.items() if name not in _WITHOUT_EFFECT),
         ]
-        is_plain = all(value is None or value is False for value in asked)
-        is_plain = is_plain and not (
-            config.output_attentions or config.output_hidden_states
-        )
-        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call,attr-defined]
-        is_inference = not (
-            is_traced or self.encoder.training or torch.is_grad_enabled()
-        )
-        # Ids, mask and segments are (batch, length); no row may begin with padding.
-        if (
-            is_plain
-            and is_inference
-            and ids is not None
-            and ids.ndim == 2
-            and ids.numel()
-        ):
-            fits = all(
-                each is None or each.shape == ids.shape
-                for each in (mask, token_type_ids)
-            )
-            if (
-                fits
-                and (mask is None or mask[:, 0].all())
-                and ids.shape[1] <= config.max_position_embeddings
-            ):
-                albert = self._engine()
-        if albert is None or ids is None:
-            return self.original(
-                input_ids, attention_mask, token_type_ids, *more, **others
-            )
+        albert = None
+        is_plain = all(value is None or value is False for value in options)
+        is_inference = is_plain and self._is_inference()
+        inputs = (input_ids, attention_mask, token_type_ids)
+        if is_inference and _are_usual(*inputs, self.config):
+            albert = self._engine()
+        if albert is None or input_ids is None:
+            return self.original(*inputs, *more, **others)
+        batch = Batch.from_padded(input_ids, attention_mask, token_type_ids)
+        # (sequences, width, hidden)
+        states = batch.to_padded(albert(batch).float(), width=input_ids.shape[1])
+        output = self._output(states)
+        if others.get("return_dict", self.encoder.config.return_dict) is False:
+            return output.to_tuple()
+        return output
 
+    def _is_inference(self) -> bool:
+        """Return whether a call needs the last states and nothing else."""
+        config = self.encoder.config
+        if config.output_attentions or config.output_hidden_states:
+            return False
+        if self.encoder.training or torch.is_grad_enabled():
+            return False
+        return not (torch.compiler.is_compiling() or torch.jit.is_tracing())  # type: ignore[no-untyped-call,attr-defined]
+
+    def _output(self, states: Tensor) -> Any:
+        """Pool the states and name the outputs as the encoder does."""
         from transformers import modeling_outputs as outputs
 
-        batch = Batch.from_padded(ids, mask, token_type_ids)
         pooler = self.encoder.pooler
-        states = batch.to_padded(albert(batch).float(), width=ids.shape[1])
-        # Pool the states and name the outputs as the encoder does
-        found: Any
         if type(self.encoder).__name__ == "BertModel":
-            found = outputs.BaseModelOutputWithPoolingAndCrossAttentions(
+            return outputs.BaseModelOutputWithPoolingAndCrossAttentions(
                 states, pooler and pooler(states)
             )
-        else:
-            pooled = pooler and self.encoder.pooler_activation(pooler(states[:, 0]))
-            found = outputs.BaseModelOutputWithPooling(states, pooled)
-        return (
-            found.to_tuple()
-            if others.get("return_dict", config.return_dict) is False
-            else found
-        )
+        pooled = pooler and self.encoder.pooler_activation(pooler(states[:, 0]))
+        return outputs.BaseModelOutputWithPooling(states, pooled)
 
     def _engine(self) -> Albert | None:
         """Return the encoder packed with its current weights; None if its weights or
         hooks are unusual.
         """
-        weights: dict[str, tuple[int, int]] = {}
-        for path, module in self.encoder.named_modules():
-            hooks = (
-                *module._forward_pre_hooks.values(),
-                *module._forward_hooks.values(),
-            )
-            # The recorders of transformers, for `output_attentions` and
-            # `output_hidden_states`, change nothing.
-            if path and any(
-                hook.__module__ != "transformers.utils.output_capturing"
-                for hook in hooks
-            ):
-                return None
-            for name, weight in module.named_parameters(prefix=path, recurse=False):
-                if weight.dtype != torch.float32:
-                    return None
-                # Weights made in inference mode have no version: they are never written
-                # again.
-                weights[name] = (
-                    weight.data_ptr(),
-                    0 if weight.is_inference() else weight._version,
-                )
-        if weights.keys() != self._names:
+        versions = self._versions()
+        if versions is None or versions.keys() != self._names:
             return None
-        if self._packed is None or self._packed[0] != weights:
+        if self._packed is None or self._packed_versions != versions:
             # Weights that the engine does not pack are shared with the encoder.
-            tensors = {
-                name: tensor.detach()
-                for name, tensor in self.encoder.state_dict().items()
-            }
-            built = build_network(
-                tensors,
+            state = self.encoder.state_dict()
+            model = build_network(
+                {name: tensor.detach() for name, tensor in state.items()},
                 self.config,
                 None,
                 source=self._source,
                 layout=self.layout,
                 dtype=self.dtype,
             )
-            pack(built.network.albert)
-            self._packed = weights, built.network.albert
-        return self._packed[1]
+            pack(model.network.albert)
+            self._packed = model.network.albert
+            self._packed_versions = versions
+        return self._packed
+
+    def _versions(self) -> dict[str, Version] | None:
+        """Return the version of each weight; None if a weight is not float32, or if a
+        hook may change what a layer computes.
+        """
+        versions = dict[str, Version]()
+        for path, module in self.encoder.named_modules():
+            if path and _has_own_hooks(module):
+                return None
+            for name, weight in module.named_parameters(prefix=path, recurse=False):
+                if weight.dtype != torch.float32:
+                    return None
+                # Weights made in inference mode have no counter: they are never written
+                # again.
+                num_writes = 0 if weight.is_inference() else weight._version
+                versions[name] = (weight.data_ptr(), num_writes)
+        return versions
+
+
+def _has_own_hooks(module: nn.Module) -> bool:
+    """Return whether a layer has hooks but the recorders of transformers, for
+    `output_attentions` and `output_hidden_states`, which change nothing.
+    """
+    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+    recorders = "transformers.utils.output_capturing"
+    return any(hook.__module__ != recorders for hook in hooks)
+
+
+def _are_usual(
+    ids: Tensor | None,
+    mask: Tensor | None,
+    segments: Tensor | None,
+    config: AlbertConfig,
+) -> bool:
+    """Return whether ids, mask and segments are rectangles, (sequences, width), that
+    the engine can compute: no row may begin with padding.
+    """
+    if ids is None or ids.ndim != 2 or not ids.numel():
+        return False
+    if ids.shape[1] > config.max_position_embeddings:
+        return False
+    if segments is not None and segments.shape != ids.shape:
+        return False
+    if mask is None:
+        return True
+    return mask.shape == ids.shape and bool(mask[:, 0].all())

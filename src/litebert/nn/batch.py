@@ -49,15 +49,14 @@ class Batch:
         """Join lists of ids and of segment ids (default 0)."""
         lengths = tuple(map(len, ids))
         flat = torch.tensor([*chain(*ids)], dtype=torch.int64)  # (tokens,)
-        types = (
-            torch.zeros_like(flat)
-            if segments is None
-            else torch.tensor([*chain(*segments)], dtype=torch.int64)
-        )
+        types = torch.zeros_like(flat)
+        if segments is not None:
+            types = torch.tensor([*chain(*segments)], dtype=torch.int64)
+        # 0, 1, 2, ... of each sequence: (tokens,)
         positions = torch.tensor([*chain(*map(range, lengths))], dtype=torch.int64)
-        return cls(
-            flat, positions, types, torch.tensor([0, *accumulate(lengths)]), lengths
-        )
+        # where each sequence begins, and the end of the last: (sequences + 1,)
+        offsets = torch.tensor([0, *accumulate(lengths)])
+        return cls(flat, positions, types, offsets, lengths)
 
     @classmethod
     def from_padded(
@@ -73,9 +72,10 @@ class Batch:
         types = torch.zeros_like(ids) if segments is None else segments
         sizes = keep.sum(1)  # (sequences,)
         offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # (sequences + 1,)
-        return cls(
-            ids[keep], keep.nonzero()[:, 1], types[keep], offsets, tuple(sizes.tolist())
-        )
+        # Row by row, so that the tokens of a sequence stay together; holes in a mask
+        # leave holes in the positions, as in transformers.
+        columns = keep.nonzero()[:, 1]  # (tokens,)
+        return cls(ids[keep], columns, types[keep], offsets, tuple(sizes.tolist()))
 
     def to_padded(
         self, values: Shaped[Tensor, "tokens ..."], *, width: int | None = None

@@ -38,12 +38,16 @@ class MaskedLMHead(nn.Module):
         `hidden`; the norm is in float32.
         """
         dtype = hidden.dtype
-        dense = self.dense
-        x = pad_rows(hidden)  # the number of masked tokens differs from batch to batch
-        # (rows, embed)
-        x = self.activation(F.linear(x, dense.weight.to(dtype), dense.bias.to(dtype)))
-        x = self.norm(x.to(self.norm.weight.dtype)).to(dtype)
-        return F.linear(x, table.to(dtype), self.bias.to(dtype))[: len(hidden)]
+        weight = self.dense.weight.to(dtype)
+        rows = pad_rows(
+            hidden
+        )  # the number of masked tokens differs from batch to batch
+        # H to E before the table, so that the product with V columns is E wide
+        dense = self.activation(F.linear(rows, weight, self.dense.bias.to(dtype)))
+        normed = self.norm(dense.to(self.norm.weight.dtype)).to(dtype)  # (rows, embed)
+        # The input table is the output layer, too; the bias is of the output alone.
+        logits = F.linear(normed, table.to(dtype), self.bias.to(dtype))  # (rows, vocab)
+        return logits[: len(hidden)]
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,11 @@ class AlbertForPretraining(nn.Module):
         tokens.
         """
         context = HeadContext(batch, masked_positions, self.albert)
-        tokens = self.tokens_read(context)
-        # Of the last states, get only those that the heads read: (masked + sequences,
-        # hidden) of (tokens, hidden).
-        hidden = self.albert(batch, torch.cat(tokens))
-        return self.read(context, hidden.split([len(places) for places in tokens]))
+        places = self.tokens_read(context)
+        # Of the last states, get only those that the heads read: about a sixth of all
+        # (masked + sequences, hidden), so that the last step computes no others.
+        hidden = self.albert(batch, torch.cat(places))
+        return self.read(context, hidden.split([len(each) for each in places]))
 
     def tokens_read(self, context: HeadContext) -> list[Int[Tensor, " _"]]:
         """Return the tokens whose last states each head reads."""
@@ -236,15 +240,21 @@ class AlbertForTask(nn.Module):
         logits: Tensor
         reads = self.head_config.record.reads
         if reads == "pooled":
-            # (sequences, hidden)
-            pooled = self.albert.pool(self.albert(batch, batch.first_tokens))
-            # without exits, `head` is the only one
-            logits = [*self.exits, self.head][: self.albert.depth][-1](pooled)
-        else:
-            texts = (batch,) if reads in ("texts", "pairs") else ()
-            # (tokens, hidden) in float32
-            logits = self.head(self.albert(batch).float(), *texts)
+            # with the engine, only [CLS] passes through the last feed-forward block
+            first = self.albert(batch, batch.first_tokens)  # (sequences, hidden)
+            logits = self.last_head(self.albert.pool(first))
+            return logits
+        # Heads compute in float32, whatever the activations of the encoder are.
+        hidden = self.albert(batch).float()  # (tokens, hidden)
+        takes_batch = reads in ("texts", "pairs")
+        logits = self.head(hidden, batch) if takes_batch else self.head(hidden)
         return logits
+
+    @property
+    def last_head(self) -> nn.Module:
+        """The head after the last step that is applied; without exits, the only one."""
+        heads: list[nn.Module] = [*self.exits, self.head]
+        return heads[min(self.albert.depth, len(heads)) - 1]
 
     def by_step(self, batch: Batch) -> list[Float[Tensor, "rows outputs"]]:
         """Return the logits after every step that has a head, up to the encoder's
@@ -253,13 +263,15 @@ class AlbertForTask(nn.Module):
         if not self.exits:
             return [self(batch)]
         first = batch.first_tokens
+        # the embeddings have no head; the states after the last step are of [CLS] alone
         _, *inner, last = self.albert.states(batch, first)
-        # (sequences, hidden) each: [CLS] after every step
-        states = [*(hidden[first] for hidden in inner), last]
-        return [
-            head(self.albert.pool(x))
-            for head, x in zip([*self.exits, self.head], states, strict=False)
-        ]
+        states = [
+            *(hidden[first] for hidden in inner),
+            last,
+        ]  # (sequences, hidden) each
+        # at a smaller depth, there are fewer states than heads
+        heads = zip([*self.exits, self.head], states, strict=False)
+        return [head(self.albert.pool(state)) for head, state in heads]
 
 
 Network: TypeAlias = AlbertForPretraining | AlbertForTask

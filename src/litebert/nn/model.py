@@ -44,25 +44,23 @@ class Embedding(nn.Module):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         size = config.embedding_size
+
         # The tables are allocated without values: `initialize` draws them, and
         # nn.Embedding's own initialization would load torch's compiler on the meta
         # device.
-        rows = (
-            config.vocab_size,
-            config.max_position_embeddings,
-            config.type_vocab_size,
-        )
-        tables = (nn.Embedding(n, size, _weight=torch.empty(n, size)) for n in rows)
-        self.word, self.position, self.segment = tables
+        def table(rows: int) -> nn.Embedding:
+            return nn.Embedding(rows, size, _weight=torch.empty(rows, size))
+
+        self.word = table(config.vocab_size)
+        self.position = table(config.max_position_embeddings)  # learned, not sinusoidal
+        self.segment = table(config.type_vocab_size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        # V x E + E x H parameters instead of V x H (paper 3.1); with E = H, no
-        # projection is needed.
-        self.projection = (
-            nn.Linear(size, config.hidden_size)
-            if config.projects_embeddings
-            else nn.Identity()
-        )
+        # V x E + E x H parameters instead of V x H (paper 3.1): for base 3.9 million
+        # instead of 23. With E = H, no projection is needed.
+        self.projection: nn.Module = nn.Identity()
+        if config.projects_embeddings:
+            self.projection = nn.Linear(size, config.hidden_size)
 
     def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
         """Embed every token; raise LB-451 if a sequence is longer than the position
@@ -76,23 +74,17 @@ class Embedding(nn.Module):
         longest = max(batch.lengths)
         room = len(self.position.weight)
         if longest > room:
-            what = (
-                f"a sequence of {longest} tokens is longer than the model's position"
-                " table"
-            )
-            expected = f"at most {room} (max_position_embeddings)"
             raise LitebertError(
                 "LB-451",
-                what,
-                expected=expected,
+                f"a sequence of {longest} tokens is longer than the model's position"
+                " table",
+                expected=f"at most {room} (max_position_embeddings)",
                 next="shorten the text, or split it into windows",
             )
-        # (tokens, embed)
-        total = (
-            self.word(batch.ids)
-            + self.position(batch.positions)
-            + self.segment(batch.segments)
-        )
+        # (tokens, embed) each; `positions` begin again at 0 in every sequence
+        words = self.word(batch.ids)
+        places = self.position(batch.positions)
+        total = words + places + self.segment(batch.segments)
         normalized: Tensor = self.dropout(self.norm(total))
         return normalized
 
@@ -105,11 +97,14 @@ def attention_weights(
     """Return softmax(q k^T / sqrt(D)) of one sequence: each query's weights of the
     visible tokens (by default, all).
     """
+    # 1 / sqrt(D) keeps the variance of a score near that of one product of channels.
     scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
     if visible is not None:
         place = torch.arange(len(query), device=query.device)
-        scores = scores.masked_fill(~visible(place[:, None], place), -torch.inf)
-    weights: Tensor = scores.softmax(-1)
+        # (queries, keys), the same for every head
+        is_visible = visible(place[:, None], place)
+        scores = scores.masked_fill(~is_visible, -torch.inf)  # a weight of exactly 0
+    weights: Tensor = scores.softmax(-1)  # over the keys
     return weights
 
 
@@ -124,11 +119,15 @@ def attention(
     """Return softmax(q k^T / sqrt(D)) v within each sequence."""
     mixed = []
     lengths = list(batch.lengths)
-    for q, k, v in zip(
-        *(torch.split(x, lengths) for x in (query, key, value)), strict=True
-    ):
-        # (heads, length, length)
-        weights = F.dropout(attention_weights(q, k, visible), dropout_prob)
+    # One sequence after the other: no token sees another sequence, and nothing is
+    # padded. `litebert.fast.attention` computes the same for many at once.
+    queries = torch.split(query, lengths)
+    keys = torch.split(key, lengths)
+    values = torch.split(value, lengths)
+    for q, k, v in zip(queries, keys, values, strict=True):
+        weights = attention_weights(q, k, visible)  # (heads, length, length)
+        # of whole weights, as in the official code: what is left does not sum to 1
+        weights = F.dropout(weights, dropout_prob)
         # (length, heads, head_size)
         mixed.append(torch.einsum("hqk,khd->qhd", weights, v))
     return torch.cat(mixed)
@@ -142,7 +141,10 @@ class AttentionBlock(nn.Module):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         size = config.hidden_size
-        self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
+        # Three layers, as in the official checkpoints; `litebert.fast` fuses them.
+        self.query = nn.Linear(size, size)
+        self.key = nn.Linear(size, size)
+        self.value = nn.Linear(size, size)
         self.output = nn.Linear(size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
@@ -159,21 +161,15 @@ class AttentionBlock(nn.Module):
     ) -> Float[Tensor, "tokens hidden"]:
         # (tokens, heads, head_size) each: a head is a slice of the channels that
         # attends on its own
-        query, key, value = (
-            layer(x).unflatten(-1, self.heads)
-            for layer in (self.query, self.key, self.value)
-        )
-        mixed = attention(
-            query,
-            key,
-            value,
-            batch,
-            self.visible,
-            self.attention_dropout_prob * self.training,
-        )
-        # (tokens, hidden), post-norm, as in BERT
-        x = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))
-        return x
+        query = self.query(x).unflatten(-1, self.heads)
+        key = self.key(x).unflatten(-1, self.heads)
+        value = self.value(x).unflatten(-1, self.heads)
+        dropout_prob = self.attention_dropout_prob if self.training else 0.0
+        mixed = attention(query, key, value, batch, self.visible, dropout_prob)
+        output = self.output(mixed.flatten(-2))  # (tokens, hidden)
+        # post-norm, as in BERT and the official code
+        normed: Tensor = self.norm(x + self.dropout(output))
+        return normed
 
 
 class FeedForwardBlock(nn.Module):
@@ -195,9 +191,11 @@ class FeedForwardBlock(nn.Module):
     def forward(
         self, x: Float[Tensor, "*tokens hidden"]
     ) -> Float[Tensor, "*tokens hidden"]:
+        # two thirds of a block's parameters and products are here
         wide = self.activation(self.intermediate(x))  # (tokens, intermediate)
-        x = self.norm(x + self.dropout(self.output(wide)))  # (tokens, hidden)
-        return x
+        output = self.output(wide)  # (tokens, hidden)
+        normed: Tensor = self.norm(x + self.dropout(output))
+        return normed
 
 
 class Blocks(NamedTuple):
@@ -219,15 +217,17 @@ def depth_plan(config: AlbertConfig) -> tuple[Blocks, ...]:
     """
     groups = config.num_hidden_groups
     inner = config.inner_group_num
-    steps = []
-    for own in range(config.num_steps):
+    plan = []
+    for number in range(config.num_steps):
         # a layer has `inner` steps, each with its own blocks
-        layer, inner_index = divmod(own, inner)
-        shared = layer * groups // config.num_hidden_layers * inner + inner_index
-        attention = shared if config.sharing in ("all", "attention") else own
-        feed_forward = shared if config.sharing in ("all", "ffn") else own
-        steps.append(Blocks(attention, feed_forward))
-    return tuple(steps)
+        layer, inner_index = divmod(number, inner)
+        group = layer * groups // config.num_hidden_layers
+        shared = group * inner + inner_index
+        # What is not shared has a block for each step, with the number of the step.
+        attention = shared if config.sharing in ("all", "attention") else number
+        feed_forward = shared if config.sharing in ("all", "ffn") else number
+        plan.append(Blocks(attention, feed_forward))
+    return tuple(plan)
 
 
 class Albert(nn.Module):
@@ -254,18 +254,21 @@ class Albert(nn.Module):
         self.config = config
         self.dtype = dtype
         self.embedding = Embedding(config)
-        plan = self.plan = depth_plan(config)
-        self.depth = len(plan)
-        attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
-        feed_forward = nn.ModuleList(
-            FeedForwardBlock(config) for _ in {j for _, j in plan}
-        )
+        self.plan = depth_plan(config)
+        self.depth = len(self.plan)
+        # As many blocks as the plan names: one of each for a model that shares all.
+        num_attention = len({step.attention for step in self.plan})
+        num_feed_forward = len({step.feed_forward for step in self.plan})
+        attention = [AttentionBlock(config) for _ in range(num_attention)]
+        feed_forward = [FeedForwardBlock(config) for _ in range(num_feed_forward)]
         # ModuleList hides the type of its items
-        self.attention = cast("Sequence[AttentionBlock]", attention)
-        self.feed_forward = cast("Sequence[FeedForwardBlock]", feed_forward)
-        self.pooler = (
-            nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
+        self.attention = cast("Sequence[AttentionBlock]", nn.ModuleList(attention))
+        self.feed_forward = cast(
+            "Sequence[FeedForwardBlock]", nn.ModuleList(feed_forward)
         )
+        self.pooler: nn.Linear | None = None
+        if has_pooler:
+            self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
         self.engine: (
             Callable[[Albert, Batch, Tensor | None], Iterator[Tensor]] | None
         ) = None
@@ -290,17 +293,22 @@ class Albert(nn.Module):
         if self.engine is not None:
             yield from self.engine(self, batch, queries)
             return
-        yield (x := self.embedding(batch))  # (tokens, hidden)
+        x = self.embedding(batch)  # (tokens, hidden)
+        yield x
         for number, step in enumerate(self.plan[: self.depth], start=1):
+            # The same block may come again: its weights are applied to other states.
             x = self.attention[step.attention](x, batch)
             x = self.feed_forward[step.feed_forward](x)
-            yield x if queries is None or number < self.depth else x[queries]
+            if number == self.depth and queries is not None:
+                x = x[queries]  # the engine leaves the others out earlier
+            yield x
 
     def pool(
         self, first: Float[Tensor, "sequences hidden"]
     ) -> Float[Tensor, "sequences hidden"]:
         """Return tanh(W h + b) of each sequence's first token (modeling.py L247)."""
         assert self.pooler is not None, "this encoder was built without its pooler"
+        # in float32 like the heads, whatever the activations of the encoder are
         return torch.tanh(self.pooler(first.float()))
 
 
