@@ -150,7 +150,8 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         raise _refused(error, merged, listing) from error
     for registry, name, key in names_in(config):
         registry.require(name, setting=f"{key}={name}")
-    origins = {key: merged[key].origin if key in merged else DEFAULT for key in fields}
+    origins = dict.fromkeys(fields, DEFAULT)
+    origins |= {key: setting.origin for key, setting in merged.items()}
     return Resolved(config, origins)
 
 
@@ -221,7 +222,8 @@ def _refused_setting(error: ErrorDetails, merged: Settings) -> str:
     rule = error.get("ctx", {}).get("error")
     if not isinstance(rule, ContradictionError):
         return place
-    names = [f"{place}.{name}" if place else name for name in rule.names]
+    # a rule of a section names its fields, one of the whole their dotted names
+    names = [f"{place}.{name}".lstrip(".") for name in rule.names]
     were_set = [key for key in merged if key in names]
     were_typed = [key for key in were_set if is_typed(merged[key].origin)]
     return (were_typed or were_set or names)[0]
@@ -243,7 +245,9 @@ def _merge(layers: Sequence[Settings], fields: Mapping[str, FieldInfo]) -> Setti
             if not is_table(fields.get(table)) or not isinstance(entries, dict):
                 merged[key] = setting
                 continue
-            before = merged[table].value if table in merged else fields[table].default
+            before = fields[table].default
+            if table in merged:
+                before = merged[table].value
             assert isinstance(before, dict), "the field is a table"
             merged[table] = Setting(before | entries, setting.origin)
     return merged
@@ -381,7 +385,8 @@ def describe_allowed(field: FieldInfo) -> str:
         limits = _describe_limits(field)
         if limits:
             # a number above 0; a number, 1 or more
-            words += f", {limits}" if limits[0].isdigit() else f" {limits}"
+            comma = "," if limits[0].isdigit() else ""
+            words = f"{words}{comma} {limits}"
     return f"{words}, or null" if is_optional else words
 
 

@@ -51,7 +51,7 @@ from litebert.hub import locate
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.plugins import ATTENTION_KINDS
 from litebert.tokenizer import TOKENIZER_FILES, Tokenizer
-from litebert.tokenizer.tokenizer import find_other_vocabulary
+from litebert.tokenizer.on_disk import find_other_vocabulary
 
 _MAY_FIND_NO_ANSWER = (
     "This model's folder does not say whether it was trained on questions without an"

@@ -39,7 +39,7 @@ from litebert.interop.huggingface import notes_on_tokenizer, report_of
 from litebert.nn import USUAL_HEADS
 from litebert.plugins import TASK_HEADS
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.tokenizer import read_vocabulary
+from litebert.tokenizer.on_disk import read_vocabulary
 
 # as in the checkpoints of a run
 OPTIMIZER_FILE = "optimizer.safetensors"

@@ -2,7 +2,8 @@
 vocabularies.
 """
 
-from litebert.tokenizer.tokenizer import TOKENIZER_FILES, Encoding, Tokenizer
+from litebert.tokenizer.on_disk import TOKENIZER_FILES
+from litebert.tokenizer.tokenizer import Encoding, Tokenizer
 from litebert.tokenizer.training import train_tokenizer
 
 __all__ = ["TOKENIZER_FILES", "Encoding", "Tokenizer", "train_tokenizer"]

@@ -205,7 +205,10 @@ class UnigramModel(_Vocabulary):
         for parts in rows:
             ids = list[int]()
             for _, _, id_ in parts:
-                ids += next(plain_ids) if id_ is None else [id_]
+                if id_ is None:
+                    ids += next(plain_ids)
+                else:
+                    ids.append(id_)
             encoded.append(ids)
         return encoded
 
@@ -287,8 +290,9 @@ class UnigramModel(_Vocabulary):
             end += len(piece)
             for part in self._split_comma(piece):
                 stop = min(begin + len(part), end)
-                known = self.ids.get(part)  # equal pieces of a long text are one object
-                pieces.append(part if known is None else self.pieces[known])
+                if part in self.ids:  # equal pieces of a long text are one object
+                    part = self.pieces[self.ids[part]]
+                pieces.append(part)
                 begins.append(begin + part.startswith(SPACE))
                 stops.append(stop)
                 begin = stop

@@ -1,6 +1,4 @@
-"""The tokenizer: find a vocabulary on disk, encode texts and pairs, decode ids,
-save.
-"""
+"""The tokenizer: load a vocabulary, encode texts and pairs, decode ids, save."""
 
 import re
 from array import array
@@ -9,15 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from shlex import quote
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert import files
-from litebert.errors import LitebertError, NoVocabularyError
-from litebert.tokenizer.model_file import MAX_MODEL_BYTES
+from litebert.errors import LitebertError
 from litebert.tokenizer.models import (
     ALL_CORES,
     SPACE,
@@ -25,24 +20,19 @@ from litebert.tokenizer.models import (
     UnigramModel,
     WordPieceModel,
 )
-from litebert.tokenizer.text import Normalizer, Spans, replace_surrogates, single_text
-from litebert.tokenizer.tokenizer_json import (
-    VocabularyFile,
-    as_bert,
-    read_added,
-    read_tokenizer_json,
-    tokenizer_config,
-    tokenizer_json,
+from litebert.tokenizer.on_disk import (
+    CONFIG_FILE,
+    PIPELINE_FILE,
+    UNIGRAM_FILE,
+    WORDPIECE_FILE,
+    read_vocabulary,
 )
+from litebert.tokenizer.text import Normalizer, Spans, replace_surrogates, single_text
+from litebert.tokenizer.tokenizer_json import tokenizer_config, tokenizer_json
 
 LONG = 1 << 20  # the longest text that is encoded at once, in characters
 _PART = 1 << 17  # characters in each part of a longer text
 
-_CONFIG = "tokenizer_config.json"
-_PIPELINE = "tokenizer.json"
-_VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
-TOKENIZER_FILES = (*_VOCABULARIES, _CONFIG)
-"""The names of all files that `Tokenizer.save` writes into a folder."""
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 MOST_UNKNOWN = 0.01
 OTHER_VOCABULARY = "above 1 % another vocabulary is better: litebert tokenizer train"
@@ -174,12 +164,12 @@ class Tokenizer:
         """
         folder = Path(folder)
         is_unigram = isinstance(self._model, UnigramModel)
-        name = "spiece.model" if is_unigram else "vocab.txt"
-        replaced_name = "vocab.txt" if is_unigram else "spiece.model"
+        name = UNIGRAM_FILE if is_unigram else WORDPIECE_FILE
+        replaced_name = WORDPIECE_FILE if is_unigram else UNIGRAM_FILE
         # the rules of reading first: a vocabulary without them would encode wrongly
         config = tokenizer_config(self._model, max_length)
-        files.write_json(folder / _CONFIG, config)
-        files.write_json(folder / _PIPELINE, tokenizer_json(self._model))
+        files.write_json(folder / CONFIG_FILE, config)
+        files.write_json(folder / PIPELINE_FILE, tokenizer_json(self._model))
         files.write_bytes(folder / name, self._model.data)
         (folder / replaced_name).unlink(missing_ok=True)
 
@@ -517,122 +507,3 @@ class UnknownPieces:
                 break
         share = self.num_unknown / max(1, self.num_pieces)
         return f"{share:.2%} of pieces: {', '.join(lacking)}"
-
-
-# ---- the vocabulary on disk ----------------------------------------------------------
-
-
-def find_other_vocabulary(folder: Path, pieces: Sequence[str]) -> str | None:
-    """Say which vocabulary in a folder has other pieces than those that are used; None
-    if there is none.
-
-    Published folders often have the same pieces in several files. Special pieces, and
-    what was added at the end, may have other names there.
-    """
-    places = [folder / name for name in _VOCABULARIES]
-    there = [place for place in places if place.is_file()]
-    for path in there[1:]:  # the first one is used
-        try:
-            others = _listed_pieces(path)
-        except (LitebertError, UnicodeDecodeError, TypeError, ValueError, LookupError):
-            return f"{path.name} cannot be read"
-        for id_, (piece, other) in enumerate(zip(pieces, others, strict=False)):
-            is_special = other[:1] in ("[", "<") or piece[:1] in ("[", "<")
-            if piece != other and not is_special:
-                return f"in {path.name}, piece {id_:,} is {other!r}, not {piece!r}"
-    return None
-
-
-def _listed_pieces(path: Path) -> list[str]:
-    """Return the pieces of a vocab.txt or a tokenizer.json by id."""
-    look = f"ls -l {quote(str(path.parent))}"
-    if path.name != _PIPELINE:
-        data = files.read_capped(path, MAX_MODEL_BYTES, command=look)
-        return data.decode("utf-8").splitlines()
-    table: Any = files.read_json(path, command=look, limit=MAX_MODEL_BYTES)
-    vocabulary = table["model"]["vocab"]
-    if isinstance(vocabulary, dict):  # WordPiece: the id of each piece
-        return sorted(vocabulary, key=lambda piece: int(vocabulary[piece]))
-    return [str(piece) for piece, _ in vocabulary]  # Unigram: with its score
-
-
-def read_vocabulary(path: Path) -> VocabularyFile:
-    """Read the vocabulary at a path (a file, a folder or a run) with the settings next
-    to it.
-    """
-    look = f"ls -l {quote(str(path if path.is_dir() else path.parent))}"
-    file = _find_vocabulary(path, command=look)
-    if file.name == _PIPELINE:
-        vocabulary = read_tokenizer_json(file)
-    else:
-        data = files.read_capped(file, MAX_MODEL_BYTES, command=look)
-        added = read_added(file.parent) if path.is_dir() else ()
-        vocabulary = VocabularyFile(file, file.suffix, data, Normalizer(), added)
-    config = file.with_name(_CONFIG)
-    if not config.exists():
-        return vocabulary
-    settings = _read_settings(config, vocabulary, command=look)
-    return vocabulary._replace(settings=settings)
-
-
-def _find_vocabulary(path: Path, *, command: str) -> Path:
-    """Return the file that a path names, or the first vocabulary in a folder or in the
-    model of a run; raise LB-213 if there is none.
-    """
-    is_folder = path.is_dir()
-    if is_folder:
-        for folder in (path, path / "model"):
-            for name in _VOCABULARIES:
-                if (folder / name).is_file():
-                    return folder / name
-    elif path.suffix in (".model", ".txt"):
-        return path
-    received = (
-        "a folder without a vocabulary" if is_folder else "a path that is not one"
-    )
-    names = ", ".join(_VOCABULARIES)
-    raise NoVocabularyError(
-        "LB-213",
-        f"no tokenizer at {path}",
-        received=received,
-        expected=f"a folder with one of {names}; a *.model or a *.txt file",
-        next=command,
-    )
-
-
-def _read_settings(
-    config: Path, vocabulary: VocabularyFile, *, command: str
-) -> Normalizer:
-    """Return the rules of reading in a `tokenizer_config.json`; what it leaves out is as
-    in the vocabulary's own.
-    """
-    values = files.read_json(config, command=command)
-    defaults = vocabulary.settings
-    normalizer = Normalizer(
-        _read_switch(values, "do_lower_case", defaults.lowercase, config),
-        _read_switch(values, "keep_accents", defaults.keep_accents, config),
-    )
-    if vocabulary.suffix != ".txt":
-        return normalizer
-    # two settings that only BERT's vocabularies have
-    strip_accents = values.get("strip_accents")
-    splits_chinese = values.get("tokenize_chinese_chars")
-    return as_bert(normalizer, config, strip_accents, splits_chinese)
-
-
-def _read_switch(
-    values: dict[str, files.Json], key: str, default: bool, config: Path
-) -> bool:
-    """Return a setting that is true or false; raise LB-214 if it is anything else."""
-    value = values.get(key)
-    if value is None:
-        return default
-    if isinstance(value, bool):
-        return value
-    raise LitebertError(
-        "LB-214",
-        f"{key} in {config} cannot be used",
-        received=value,
-        expected="true or false",
-        next=f"correct {key} in {config}, or delete it for {default}",
-    )

@@ -26,8 +26,8 @@ from litebert.plugins import VERBS
 from litebert.privacy import cache_folder
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.model_file import NORMAL, read_model
+from litebert.tokenizer.on_disk import read_vocabulary
 from litebert.tokenizer.text import character_runs
-from litebert.tokenizer.tokenizer import read_vocabulary
 
 PAGE = Path(__file__).parent / "page"
 SHARED = [
