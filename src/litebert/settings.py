@@ -203,13 +203,17 @@ def _refused(error: ValidationError, merged: Settings, listing: str) -> Litebert
     first = error.errors(include_url=False)[0]
     name = _refused_setting(first, merged)
     setting = merged.get(name, Setting(name, DEFAULT))
-    what = f"{name} cannot have this value (from {setting.origin})"
-    received: str | None = repr(setting.value)
+    expected = expected_value(first)
     if first["type"] == "missing":
-        what = f"{name} is missing"
-        received = None
+        return LitebertError(
+            "LB-104", f"{name} is missing", expected=expected, next=listing
+        )
     return LitebertError(
-        "LB-104", what, received=received, expected=expected_value(first), next=listing
+        "LB-104",
+        f"{name} cannot have this value (from {setting.origin})",
+        received=repr(setting.value),
+        expected=expected,
+        next=listing,
     )
 
 

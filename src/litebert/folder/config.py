@@ -343,9 +343,10 @@ def read_head(folder: Path) -> HeadConfig | None:
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:
+        path = folder / CONFIG_FILE
         raise damaged_model(
             "LB-661",
-            f"{folder / CONFIG_FILE} does not describe a {kind} head that can be built",
+            f"{path} does not describe a {kind} head that can be built",
             describe_invalid(error),
         ) from error
 

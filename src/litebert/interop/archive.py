@@ -65,10 +65,12 @@ def _only_checkpoint(folder: Path, path: Path) -> Path:
 
 
 def _no_checkpoint(path: Path, names: list[str]) -> LitebertError:
-    number = "more than one" if names else "no"
+    what = f"there is no TensorFlow checkpoint at {path}"
+    if names:
+        what = f"there is more than one TensorFlow checkpoint at {path}"
     return LitebertError(
         "LB-718",
-        f"there is {number} TensorFlow checkpoint at {path}",
+        what,
         received=", ".join(names[:8]) or None,
         expected="a .tar.gz, a folder with *.index, or a prefix such as"
         " model.ckpt-best (TensorFlow 1.0 or later)",

@@ -123,10 +123,10 @@ def _untrainable(
     if needed:
         said = f"its characters alone need {needed[1]}"
         advice = "set vocab_size (--vocab-size) to at least that"
+    lines = format_count(num_lines, "line")
     return LitebertError(
         "LB-221",
-        f"no vocabulary of {vocab_size:,} pieces can be trained on these"
-        f" {format_count(num_lines, 'line')}",
+        f"no vocabulary of {vocab_size:,} pieces can be trained on these {lines}",
         received=said or error,
         next=advice,
     )
