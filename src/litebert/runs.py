@@ -269,6 +269,26 @@ def truncate_after(folder: Path, step: int) -> list[int]:
 # ---- result.json: the measures of fine-tuning, for the last step and for the best evaluation
 
 
+class Calibration(BaseModel, frozen=True):
+    """The temperature that the logits of a model were divided by, fitted on held-out
+    rows, and their mean loss before and after.
+
+    Each half of the rows is measured with the temperature of the other half.
+    """
+
+    temperature: float
+    num_rows: int
+    loss_before: float
+    loss_after: float
+
+    def __str__(self) -> str:
+        return (
+            f"temperature {self.temperature:.2f}, fitted on {self.num_rows:,} held-out"
+            f" rows: their loss falls from {self.loss_before:.3f} to"
+            f" {self.loss_after:.3f}"
+        )
+
+
 class Result(BaseModel, frozen=True, populate_by_name=True):
     """The last step of a run, and its best evaluation by the key measure."""
 
@@ -288,6 +308,8 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
     # the measures of always predicting the most common training label
     baseline: dict[str, float] = {}
     doubts: tuple[str, ...] = ()  # reasons not to trust the last step
+    # of the probabilities that model/ gives; None if they are those of the training
+    calibration: Calibration | None = None
 
     @property
     def of_model(self) -> MeasuredStep:

@@ -36,7 +36,7 @@ def answer_sections(run: Run, answers: Answers) -> list[Section]:
     with_one_label = _with_one_label(answered, labels)
     return [
         _confusion(with_one_label, labels),
-        _calibration(with_one_label if labels else answered),
+        _calibration(run, with_one_label if labels else answered),
         _worst_errors(answers),
     ]
 
@@ -98,7 +98,7 @@ def _commonest_confusions(split: str, counts: Counter[tuple[str, str]]) -> Table
 # ---- calibration ---------------------------------------------------------------------
 
 
-def _calibration(answers: Answers) -> Section:
+def _calibration(run: Run, answers: Answers) -> Section:
     """Return the expected calibration error of each set whose answers all have a
     probability.
     """
@@ -123,6 +123,12 @@ def _calibration(answers: Answers) -> Section:
         "Of the answers given with 80% confidence, 80% should be right. The expected"
         " calibration error is how far the two are apart on average: 0 is perfect."
     )
+    result = run.outcome
+    if result is not None and result.calibration is not None:
+        words.append(
+            "The logits were divided by a temperature, which changes no answer:"
+            f" {result.calibration}. The figure shows the probabilities after that."
+        )
     return Section("Calibration", [meaning, *words], figures)
 
 

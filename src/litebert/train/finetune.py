@@ -45,6 +45,7 @@ from litebert.optim import build_optimizer, build_schedule, use_average
 from litebert.plugins import DATASETS, plugins_used
 from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
+from litebert.tasks.calibration import calibrate, tempered
 from litebert.tasks.finetuning import (
     Finetuning,
     LabelledSet,
@@ -181,9 +182,18 @@ def write_result(
         kept = "best"
         weights = read_folder(folder / "best").network.state_dict()
         task.load(weights)
+    answered = task.answers()
+    first_set = prepared.dataset.dev_splits[0]
+    calibration = calibrate(
+        task.network,
+        family,
+        prepared.held_out[first_set].examples,
+        answered[first_set],
+    )
     answers = dict[str, list[AnswerRow]]()
-    for name, split_answers in task.answers().items():
-        rows = family.rows(prepared.held_out[name].examples, split_answers)
+    for name, split_answers in answered.items():
+        given = tempered(family, split_answers, calibration)
+        rows = family.rows(prepared.held_out[name].examples, given)
         lines = [json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows]
         write_text(folder / "answers" / f"{name}.jsonl", "".join(lines))
         answers[name] = rows
@@ -204,7 +214,10 @@ def write_result(
         fresh=fresh,
         baseline=prepared.baseline,
         doubts=found,
+        calibration=calibration,
     )
+    if calibration is not None:
+        log.say(f"probabilities: {calibration}")
     write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
     write_card(folder / "best")
     write_model(folder / "model", model, has_card=True)
