@@ -262,7 +262,39 @@ def test_a_model_that_reads_two_texts_apart_asks_for_both(
     assert finetune(configure("unlike.csv", "unlike.csv", *words), run) == 0
     with pytest.raises(LitebertError, match="LB-938"):
         litebert.load(run).classify("a red ball")
-    refused = shell.litebert("export", "onnx", run, tmp_path / "export")
+    output = tmp_path / "export" / "model.onnx"
+    refused = shell.litebert("export", "onnx", run, output)
     assert "LB-476" in refused.stderr and "apart" in refused.stderr
     with pytest.raises(LitebertError, match="LB-518"):
         finetune(configure("texts.csv", "new.csv", *words), tmp_path / "single")
+
+
+def test_pairs_without_a_score_become_a_model_of_vectors(
+    tmp_path: Path, start: Path, configure: Configure
+) -> None:
+    rows = ["question,answer"]
+    for row in range(24):
+        color, thing = _phrase(row)
+        # the color of the answer is another one, which no vector knows
+        other = COLORS[(row + 1) % 4]
+        rows.append(f"a {color} {thing},the {other} {thing}")
+    (start / "answers.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    words = ("train.epochs=20", "optim.learning_rate=0.002", "data.problem=matches")
+    run = tmp_path / "run"
+    configured = configure("answers.csv", "answers.csv", *words)
+    assert finetune(configured, run, is_quiet=True) == 0
+    result = Run(run).outcome
+    assert result is not None and result.first is not None
+    assert result.key_measure == "mrr"
+    assert result.baseline["accuracy"] == pytest.approx(1 / 24)
+    assert result.last.values["mrr"] > result.first.values["mrr"] + 0.2
+    model = litebert.load(run)
+    texts = [row.split(",")[1] for row in rows[1:]]
+    theirs = SentenceTransformer(str(run / "model"), device="cpu").encode(texts)
+    np.testing.assert_allclose(model.embed(texts), theirs, atol=1e-5)
+    evaluated = shell.litebert("evaluate", run, "--json").json
+    assert evaluated["dev"]["mrr"] == pytest.approx(result.of_model.values["mrr"])
+    checked = shell.litebert(
+        "data", "check", start / "answers.csv", "--problem", "matches"
+    )
+    assert checked.code == 0, checked.stderr

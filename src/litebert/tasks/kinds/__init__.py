@@ -10,3 +10,4 @@ from litebert.tasks.kinds import spans as _spans  # noqa: F401
 from litebert.tasks.kinds import choice as _choice  # noqa: F401
 from litebert.tasks.kinds import text as _text  # noqa: F401
 from litebert.tasks.kinds import similarity as _similarity  # noqa: F401
+from litebert.tasks.kinds import matches as _matches  # noqa: F401

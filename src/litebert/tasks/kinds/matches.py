@@ -1,0 +1,251 @@
+"""Vectors of texts, trained on pairs that belong together, such as questions with their
+answers: no labels, no scores.
+
+Every other second text of a batch stands for a wrong one (in-batch negatives, Henderson
+et al. 2017, arXiv 1705.00652; MultipleNegativesRankingLoss of sentence-transformers). The
+result is a model of vectors, as in `similarity`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from litebert import metrics
+from litebert.config import HeadConfig
+from litebert.nn import AlbertForTask, Batch
+from litebert.plugins import TASK_KINDS
+from litebert.reading.tables import Row
+from litebert.runs import AnswerRow
+from litebert.tasks.kinds.family import (
+    Activation,
+    Feature,
+    Framed,
+    Output,
+    Scoring,
+    frame_apart,
+)
+from litebert.tasks.kinds.text import TextExample
+from litebert.tasks.own.cells import have_words, text_of
+from litebert.tasks.own.columns import PAIRS, Role
+from litebert.tasks.own.guess import ColumnGuess
+from litebert.tasks.own.rows import RowReading, TrainingRows
+from litebert.tokenizer import Tokenizer
+
+# How sharply cosines are compared; the default of sentence-transformers, too.
+SHARPNESS = 20.0
+# more names of columns whose texts belong together, the likeliest first
+MATCHES: Sequence[Sequence[str]] = (
+    ("anchor", "positive"),
+    ("question", "answer"),
+    ("query", "answer"),
+    *PAIRS,
+)
+# pairs whose ranks are computed at once
+ROWS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class VectorPair:
+    """The vectors of both texts, of length 1."""
+
+    first: Output
+    second: Output
+
+    @property
+    def cosine(self) -> float:
+        return float(self.first @ self.second)
+
+
+@dataclass(frozen=True)
+class Matches(Scoring[TextExample, VectorPair]):
+    """The answer to a pair are its vectors: the second text must be nearest to the
+    first, of all second texts.
+    """
+
+    heads: ClassVar[tuple[str, ...]] = ("text-vectors",)
+    starts_trained: ClassVar[bool] = True
+    has_several_sequences: ClassVar[bool] = True
+    baseline: ClassVar[str] = "a random order"
+    key_measure: ClassVar[str] = "mrr"
+    activation: ClassVar[Activation] = "none"
+    refusal: ClassVar[str] = ""  # other programs read its encoder, and take the mean
+
+    def texts(self, example: TextExample, /) -> tuple[str, ...]:
+        return (example.first, example.second or "")
+
+    def framed(
+        self, pairs: Sequence[tuple[str, ...]], tokenizer: Tokenizer, max_length: int
+    ) -> list[tuple[Framed, ...]]:
+        return frame_apart(pairs, tokenizer, max_length)
+
+    def target(self, example: TextExample, /) -> NDArray[np.int64]:
+        """Return a number for each text: equal texts have equal numbers."""
+        return np.array([number_of(text) for text in self.texts(example)])
+
+    def logits(
+        self, network: AlbertForTask, batch: Batch
+    ) -> Float[Tensor, "pairs two_hidden"]:
+        """Return both vectors of each pair, of length 1, side by side."""
+        vectors = F.normalize(network(batch), dim=-1)
+        return vectors.view(len(vectors) // 2, -1)
+
+    def losses_of(
+        self, logits: Float[Tensor, "pairs two_hidden"], targets: Tensor
+    ) -> Float[Tensor, " pairs"]:
+        """Return the cross entropy of each first text with all second texts.
+
+        A pair that shares a text with another is not wrong for it.
+        """
+        firsts, seconds = logits.chunk(2, dim=-1)
+        numbers = targets.view(-1, 2)
+        # (pairs, pairs): first text of i, second text of j
+        cosines = SHARPNESS * firsts @ seconds.T
+        is_shared = (numbers[:, None] == numbers[None, :]).any(-1)
+        is_other = ~torch.eye(len(numbers), dtype=torch.bool, device=numbers.device)
+        wrong = cosines.masked_fill(is_shared & is_other, -torch.inf)
+        own = torch.arange(len(numbers), device=numbers.device)
+        return F.cross_entropy(wrong, own, reduction="none")
+
+    def answer(
+        self, _: TextExample, __: Sequence[Feature], outputs: Sequence[Output], /
+    ) -> VectorPair:
+        first, second = np.split(outputs[0], 2)
+        return VectorPair(first, second)
+
+    def averaged(self, answers: Sequence[VectorPair], /) -> VectorPair:
+        """Return the vectors end to end: their cosine is the mean of the cosines."""
+        scale = len(answers) ** -0.5
+        return VectorPair(
+            scale * np.concatenate([answer.first for answer in answers]),
+            scale * np.concatenate([answer.second for answer in answers]),
+        )
+
+    def constant(
+        self, _: Sequence[TextExample], examples: Sequence[TextExample], /
+    ) -> list[VectorPair]:
+        nothing = np.zeros(1)
+        return [VectorPair(nothing, nothing)] * len(examples)
+
+    def measures(
+        self, examples: Sequence[TextExample], answers: Sequence[VectorPair], /
+    ) -> dict[str, float]:
+        """Rank all second texts by their cosine with each first one.
+
+        `mrr` is the mean of 1 / the rank of its own, `accuracy` the share whose own
+        comes first; of equal cosines every order is as likely.
+        """
+        metrics.require_examples(len(examples))
+        texts = [example.second or "" for example in examples]
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        own = np.array([numbers[text] for text in texts])
+        firsts = np.stack([answer.first for answer in answers])
+        # one vector for each different second text
+        seconds = np.zeros((len(numbers), firsts.shape[1]))
+        seconds[own] = np.stack([answer.second for answer in answers])
+        reciprocal = np.zeros(len(texts))
+        is_first = np.zeros(len(texts))
+        for start in range(0, len(texts), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            cosines = firsts[part] @ seconds.T
+            of_own = np.take_along_axis(cosines, own[part, None], axis=1)
+            num_nearer = (cosines > of_own).sum(1)
+            num_equal = (cosines == of_own).sum(1)
+            # the mean of 1 / rank over the ranks that are as likely
+            sums = np.cumsum(1 / np.arange(1, len(numbers) + 1))
+            before = np.where(num_nearer > 0, sums[num_nearer - 1], 0.0)
+            reciprocal[part] = (sums[num_nearer + num_equal - 1] - before) / num_equal
+            is_first[part] = (num_nearer == 0) / num_equal
+        return {"mrr": float(reciprocal.mean()), "accuracy": float(is_first.mean())}
+
+    def in_words(
+        self, _: TextExample, answer: VectorPair, /
+    ) -> tuple[str, float | None, float | None]:
+        return f"{answer.cosine:.4g}", None, None
+
+    def numbers(self, _: AnswerRow, answer: VectorPair, /) -> Mapping[str, float]:
+        return {"cosine": answer.cosine}
+
+
+def number_of(text: str) -> int:
+    """Return a number that is the same for equal texts only."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+# ---- a user's own files --------------------------------------------------------------
+
+
+class MatchRows(RowReading[TextExample, VectorPair]):
+    """Two texts that belong together in each row; the second is what is learnt."""
+
+    what: ClassVar[str] = "pairs of texts that belong together"
+    roles: ClassVar[tuple[Role, ...]] = ("text", "second", "id")
+    learned: ClassVar[tuple[Role, ...]] = ("second",)
+
+    @classmethod
+    def are_like(cls, guess: ColumnGuess) -> bool:
+        """Return whether there are two columns of texts that differ from row to row,
+        and no other but an id.
+        """
+        ids = guess.usual("id")
+        names = [name for name in guess.free_columns() if name not in ids]
+        is_chosen = bool({*guess.chosen.names} - {"id"})
+        if is_chosen or len(names) != 2 or not set(names) <= set(guess.texts()):
+            return False
+        return all(have_words(guess.cells(name)) for name in names)
+
+    @classmethod
+    def guess(cls, guess: ColumnGuess) -> None:
+        guess.find_usual(("id",))
+        free = guess.free_columns()
+        for usual in MATCHES:
+            first, second = (guess.by_normal.get(name) for name in usual)
+            is_free = first in free and second in free
+            if is_free and not {"text", "second"} & {*guess.found}:
+                guess.found["text"] = (str(first),)
+                guess.found["second"] = (str(second),)
+        if not {"text", "second"} & {*guess.found} and len(guess.texts()) == 2:
+            first, second = guess.texts()
+            guess.found["text"] = (first,)
+            guess.found["second"] = (second,)
+        for role in ("text", "second"):
+            if not guess.found.get(role):
+                guess.require_one(role, guess.texts())
+
+    @classmethod
+    def settle(cls, training: TrainingRows) -> tuple[Self, str]:
+        first = training.columns.all("text")[0]
+        second = training.columns.all("second")[0]
+        note = (
+            f"each {second} belongs to the {first} of its row; those of others do not"
+        )
+        return cls(training.columns, "matches"), note
+
+    @cached_property
+    def family(self) -> Matches:
+        return Matches(HeadConfig(kind=Matches.heads[0]))
+
+    def example(
+        self, id: str, row: Row, place: str, *, is_labelled: bool
+    ) -> TextExample:
+        second = self.text(row, "second", place)
+        if is_labelled and not second:
+            # raises: the row has nothing to learn
+            self.number(None, place)
+        return TextExample(id, self.text(row, "text", place), second)
+
+    def lacks_label(self, row: Row) -> bool:
+        return not text_of(self.columns.cell(row, "second"))
+
+
+Matches.reading = MatchRows
+TASK_KINDS.add("matches", Matches)
