@@ -279,7 +279,7 @@ class Muon(MomentOptimizer):
     Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.
     Groups with `is_matrix` hold the matrices; their momentum is Nesterov's, and their
     rate is per unit of spectral norm. Query, key and value are separate parameters,
-    orthogonalised one by one. (torch.optim.Muon takes only matrices, without an
+    orthogonalized one by one. (torch.optim.Muon takes only matrices, without an
     average.)
     """
 
@@ -303,7 +303,7 @@ class Muon(MomentOptimizer):
         torch._foreach_lerp_(moments, gradients, 1 - momentum)  # m += (1 - mu) (g - m)
         # Nesterov's look-ahead: where m would be after the same gradient once more
         ahead = torch._foreach_lerp(gradients, moments, momentum)
-        updates = tuple(orthogonalise(direction) for direction in ahead)
+        updates = tuple(orthogonalize(direction) for direction in ahead)
         # Rows are outputs: a tall matrix may move further for the same change of its
         # outputs.
         scales = [max(1, p.shape[0] / p.shape[1]) ** 0.5 for p in parameters]
@@ -317,7 +317,7 @@ OPTIMIZERS.add("adamw", AdamW)
 OPTIMIZERS.add("muon", Muon)
 
 
-def orthogonalise(matrix: Tensor) -> Tensor:
+def orthogonalize(matrix: Tensor) -> Tensor:
     """Return approximately U V^T of a matrix U S V^T: all its singular values end near
     1.
 

@@ -78,7 +78,7 @@ def record(path: Path, name: str, computed: list[Row] | Row) -> None:
 
 @contextmanager
 def muon_in_float32() -> Iterator[None]:
-    """Let Muon orthogonalise in float32, as it does on a CPU without bf16.
+    """Let Muon orthogonalize in float32, as it does on a CPU without bf16.
 
     In bf16 its updates keep three digits, and which way the third is rounded depends on
     the make of CPU: gradient norms then differ by up to 4e-3. In float32 the norms of

@@ -420,4 +420,4 @@ def test_muon_moves_matrices_as_that_of_torch_does(shape: tuple[int, int]) -> No
     moved = ours - start
     expected = theirs - start
     assert (moved - expected).norm() < 0.02 * expected.norm()
-    assert not optim.orthogonalise(torch.zeros(shape)).any()
+    assert not optim.orthogonalize(torch.zeros(shape)).any()

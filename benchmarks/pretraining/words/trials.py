@@ -172,12 +172,12 @@ class Polar(Muon):
     """Muon whose updates four steps of Polar Express make orthogonal."""
 
     def updates(self, *arguments: Any) -> tuple[Tensor, ...]:
-        newton_schulz = optim.orthogonalise
-        optim.orthogonalise = polar_express
+        newton_schulz = optim.orthogonalize
+        optim.orthogonalize = polar_express
         try:
             return super().updates(*arguments)
         finally:
-            optim.orthogonalise = newton_schulz
+            optim.orthogonalize = newton_schulz
 
 
 OPTIMIZERS.add("polar", Polar)

@@ -99,7 +99,7 @@ def build_network(
     """Build a network from tensors under Hugging Face's names; without a head, for
     pretraining.
     """
-    named, notes = on_disk.canonicalise(tensors, layout)
+    named, notes = on_disk.canonicalize(tensors, layout)
     config, named = _settle_projection(config, named)
     network = _empty_network(
         named,

@@ -207,7 +207,7 @@ def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
     return {weight: torch.eye(size), bias: torch.zeros(size)}
 
 
-def canonicalise(
+def canonicalize(
     tensors: Mapping[str, Tensor], layout: TensorNames = ALBERT
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Add the prefix that an encoder lacks if it was saved by itself; drop buffers and

@@ -30,7 +30,7 @@ from litebert.files import (
 from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.folder.config import build_config, doubts, refusal_of
 from litebert.folder.model import build_network
-from litebert.folder.names import GOOGLE, canonicalise, groups_on_disk, tensor_names
+from litebert.folder.names import GOOGLE, canonicalize, groups_on_disk, tensor_names
 from litebert.folder.weights import read_weights, widen, write_weights
 from litebert.interop import GoogleExport, ModelImport
 from litebert.interop.archive import open_checkpoint
@@ -549,7 +549,7 @@ def _stored_pooler(
     config: AlbertConfig, model: Path, notes: list[str]
 ) -> dict[str, Tensor]:
     """Return the pooler of a head that reads none, as an import kept it, or zeros."""
-    stored = canonicalise(read_weights(model).tensors)[0]
+    stored = canonicalize(read_weights(model).tensors)[0]
     if _POOLER.keys() <= stored.keys():
         return {name: widen(stored[name], f"{model}: {name}") for name in _POOLER}
     notes.append(

@@ -304,7 +304,7 @@ IMPOSSIBLE = [
 
 
 REFUSED = [
-    ("one_output", {}, r"LB-714[\s\S]*--head multiple-choice"),
+    ("one_output", {}, r"LB-714[\s\S]*multiple-choice \(RACE\)"),
     *(
         ("labels", {"labels": labels}, "LB-714")
         for labels in (["a", "b"], ["a", "a", "b"])

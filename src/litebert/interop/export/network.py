@@ -206,10 +206,7 @@ class States(Reader):
     names = ("last_hidden_state",)
 
     def forward(
-        self,
-        hidden: Tensor,
-        mask: Tensor,  # noqa: ARG002
-        segments: Tensor,  # noqa: ARG002
+        self, hidden: Tensor, _mask: Tensor, _segments: Tensor
     ) -> tuple[Tensor, ...]:
         return (hidden,)
 
@@ -226,10 +223,7 @@ class Pooled(Reader):
         self.classifier = nn.Identity() if classifier is None else classifier
 
     def forward(
-        self,
-        hidden: Tensor,
-        mask: Tensor,  # noqa: ARG002
-        segments: Tensor,  # noqa: ARG002
+        self, hidden: Tensor, _mask: Tensor, _segments: Tensor
     ) -> tuple[Tensor, ...]:
         pooled = torch.tanh(self.pooler(hidden[:, 0]))  # (sequences, hidden)
         return (self.classifier(pooled),)
@@ -247,10 +241,7 @@ class MaskedLM(Reader):
         self._words = (words,)
 
     def forward(
-        self,
-        hidden: Tensor,
-        mask: Tensor,  # noqa: ARG002
-        segments: Tensor,  # noqa: ARG002
+        self, hidden: Tensor, _mask: Tensor, _segments: Tensor
     ) -> tuple[Tensor, ...]:
         head = self.head
         embedded = head.norm(head.activation(head.dense(hidden)))
@@ -287,10 +278,7 @@ class TokenLogits(Reader):
         self.layer = layer
 
     def forward(
-        self,
-        hidden: Tensor,
-        mask: Tensor,
-        segments: Tensor,  # noqa: ARG002
+        self, hidden: Tensor, mask: Tensor, _segments: Tensor
     ) -> tuple[Tensor, ...]:
         logits: Tensor = self.layer(hidden)
         if len(self.names) == 1:
