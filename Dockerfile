@@ -1,6 +1,6 @@
 # litebert serve on port 8000, with the packaged model unless others are named; see docs/serving.md.
 FROM python:3.11-slim
-COPY pyproject.toml constraints.txt README.md LICENSE /opt/source/
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE /opt/source/
 COPY src /opt/source/src
 RUN pip install --no-cache-dir -c /opt/source/constraints.txt torch
 RUN pip install --no-cache-dir -c /opt/source/constraints.txt "/opt/source[serve,onnx]"

@@ -192,9 +192,13 @@ def _literal(node: ast.AST) -> str:
     return "".join(parts)
 
 
-def test_the_citation_names_the_version_that_is_built() -> None:
+def test_the_citation_and_the_container_name_the_version_that_is_built() -> None:
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
     assert f"\nversion: {litebert.__version__}\n" in citation
+    serving = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    tags = re.findall(r"\blitebert:(\d[\d.]*)", serving)
+    assert len(tags) >= 3
+    assert set(tags) == {litebert.__version__}
 
 
 WORKFLOWS = {
