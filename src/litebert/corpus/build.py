@@ -38,7 +38,12 @@ from litebert.corpus.text import (
     wrong_value,
 )
 from litebert.cpu import find_processors
-from litebert.errors import LitebertError, ResourceError, missing_package
+from litebert.errors import (
+    LitebertError,
+    ResourceError,
+    format_count,
+    missing_package,
+)
 from litebert.files import Json
 from litebert.reading.source import Names, Source, find_texts
 from litebert.settings import difference
@@ -82,8 +87,9 @@ class CorpusSummary:
 
 def _line(name: str, counts: disk.Counts) -> str:
     return (
-        f"{name:<9} {counts.documents:,} documents, {counts.sentences:,} sentences,"
-        f" {counts.tokens:,} tokens"
+        f"{name:<9} {format_count(counts.documents, 'document')},"
+        f" {format_count(counts.sentences, 'sentence')},"
+        f" {format_count(counts.tokens, 'token')}"
     )
 
 

@@ -14,6 +14,7 @@ from litebert.report.results import (
     network_of,
     results_of,
     start_of,
+    task_of,
 )
 from litebert.report.tables import DECIMALS, Cell, Table, format_cell, format_value
 from litebert.runs import Run, is_run
@@ -102,7 +103,11 @@ def _row_of(run: Run, runs: Path) -> dict[str, Cell]:
     steps = None if is_timed else run.settings.get("train.steps")
     results = results_of(run)
     last, best = medians(results)
+    trained = model if task is None else f"{task_of(run)} from {model}"
+    if len(parts) > 1:
+        trained += f", {len(parts)} seeds"
     return {
+        "trained": trained,  # only in the digest
         "name": str(run.folder.relative_to(runs)),
         "kind": run.kind,
         "task": task,
@@ -120,15 +125,11 @@ def _row_of(run: Run, runs: Path) -> dict[str, Cell]:
 
 def _digest_of(row: dict[str, Cell]) -> tuple[Cell, ...]:
     """Return the row of a run as a terminal shows it."""
-    trained = str(row["model"])
-    if row["task"] is not None:
-        trained = f"{row['task']} from {trained}"
-    if row["seeds"] != 1:
-        trained += f", {row['seeds']} seeds"
     steps = format_cell(row["step"])
     if not row["finished"]:
         steps += f" of {format_cell(row['of'])}" if row["of"] else ", not finished"
-    return row["name"], trained, steps, row["measure"], row["last"], row["best"]
+    cells = (row[name] for name in ("measure", "last", "best"))
+    return row["name"], row["trained"], steps, *cells
 
 
 # ---- comparing -----------------------------------------------------------------------

@@ -30,7 +30,7 @@ from litebert.folder import (
     read_shape,
     start_from,
 )
-from litebert.hub import locate
+from litebert.hub import PACKAGED, locate, packaged_model
 from litebert.nn import USUAL_HEADS, AlbertForPretraining
 from litebert.objectives import PretrainingBatch
 from litebert.objectives.sequences import log_frequencies
@@ -549,7 +549,8 @@ def take_start(
     """
     folder = locate(str(config.start.model))
     rows = None
-    log.say(f"starting from {folder}")
+    name = PACKAGED if folder == packaged_model() else folder
+    log.say(f"starting from {name}")
     former = Tokenizer.load(folder)
     if former.hash != tokenizer.hash:
         # a shared piece keeps its vector; any other gets the mean of the old pieces of
