@@ -147,6 +147,18 @@ class Group(click.Group):
 
         return command_of(function_of(name), cmd_name)
 
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """List the commands with the whole first sentence of each."""
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            assert command is not None
+            rows.append((name, command.get_short_help_str(limit=200)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
 
 @click.group(
     "litebert", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}
