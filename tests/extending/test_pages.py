@@ -248,6 +248,30 @@ def test_labels_that_the_order_lacks_are_named(
     assert "--plugin FILE" in refused(capsys, *words)
 
 
+def test_preferences_between_two_texts_are_learned_and_do_not_depend_on_their_order(
+    page: Callable[..., Path], small_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = page("labels", "preference")
+    lines = ["text,second,label"]
+    for number in range(30):
+        lines.append(f"the cat sat {number},a dog ran {number},first")
+        lines.append(f"a dog ran {number},the cat sat {number},second")
+    Path("pairs.csv").write_text("\n".join(lines), "utf-8")
+    words = ("finetune", "pairs.csv", "--problem", "preference", *QUICK)
+    assert shell(*words, "--model", small_model, "--plugin", plugin) == 0
+    model = litebert.load("runs/pairs")
+    found = model.classify("the cat sat", "a dog ran")
+    turned = model.classify("a dog ran", "the cat sat")
+    assert found.values["first"] == pytest.approx(turned.values["second"], abs=1e-5)
+    assert sum(found.values.values()) == pytest.approx(1.0, abs=1e-5)
+    explained = model.explain("classify", "the cat sat", "a dog ran")
+    chance = found.values[explained.answer]
+    assert explained.score == pytest.approx(np.log(chance), abs=1e-4)
+    assert "two texts" in refused(capsys, "classify", "a cat", "--model", "runs/pairs")
+    with pytest.raises(LitebertError, match="compares two scores"):
+        program.open_source(Path("runs/pairs/model"))
+
+
 # ---- attention, an optimizer, a task -------------------------------------------------
 
 
