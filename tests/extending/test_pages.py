@@ -269,7 +269,7 @@ def test_preferences_between_two_texts_are_learned_and_do_not_depend_on_their_or
     assert explained.score == pytest.approx(np.log(chance), abs=1e-4)
     assert "two texts" in refused(capsys, "classify", "a cat", "--model", "runs/pairs")
     with pytest.raises(LitebertError, match="compares two scores"):
-        program.open_source(Path("runs/pairs/model"))
+        open_source(Path("runs/pairs/model"))
 
 
 # ---- attention, an optimizer, a task -------------------------------------------------
