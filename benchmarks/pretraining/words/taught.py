@@ -49,7 +49,7 @@ BOOK_SENTENCES = 30_000
 SQUAD_QUESTIONS = 60_000
 SQUAD_PARAGRAPHS = 9_000
 
-TURNED_BY = 6_000  # texts that tell how to turn the vectors
+TURNED_BY = 4_000  # texts that tell how to turn the vectors
 
 
 # ---- the texts -----------------------------------------------------------------------
