@@ -3,7 +3,7 @@ FROM python:3.11-slim
 COPY pyproject.toml constraints.txt README.md LICENSE NOTICE /opt/source/
 COPY src /opt/source/src
 RUN pip install --no-cache-dir -c /opt/source/constraints.txt torch
-RUN pip install --no-cache-dir -c /opt/source/constraints.txt "/opt/source[serve,onnx]"
+RUN pip install --no-cache-dir -c /opt/source/constraints.txt "/opt/source[serve,fast]"
 RUN rm -r /opt/source
 USER nobody
 EXPOSE 8000

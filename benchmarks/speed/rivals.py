@@ -186,8 +186,8 @@ class OpenVino(Rival):
 
 
 class Litebert(Rival):
-    """The encoder of a folder, loaded as `litebert.load` does, on batches without
-    padding.
+    """The encoder of a folder, loaded as `litebert.load(backend="auto")` does, on
+    batches without padding.
     """
 
     precisions = ("fp32", "bf16", "int8")
@@ -195,6 +195,7 @@ class Litebert(Rival):
 
     def __init__(self, root: Path, precision: str) -> None:
         super().__init__(root, precision)
+        from litebert.fast import pack
         from litebert.folder import read_folder
 
         folder = root / ("int8" if precision == "int8" else "model")
@@ -202,6 +203,7 @@ class Litebert(Rival):
         self.albert = read_folder(
             folder, dtype=dtype, for_inference=True
         ).network.albert
+        pack(self.albert, "auto")
 
     def ready(self, texts: Texts) -> Call:
         from litebert.nn import Batch

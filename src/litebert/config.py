@@ -53,9 +53,9 @@ InferencePrecision = Annotated[
     " that has it, otherwise fp32.",
 ]
 DeviceName = Annotated[str, "auto (the GPU if there is one), cpu, cuda, cuda:N or mps."]
-Backend = Literal["torch", "onnxruntime", "auto"]
-"""What computes attention and single short texts; auto is onnxruntime if it is
-installed and faster.
+Backend = Literal["torch", "openvino", "auto"]
+"""What computes single texts, and attention; auto is openvino wherever it is installed
+and faster.
 """
 
 

@@ -6,6 +6,9 @@ user has set keeps its value.
 """
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from litebert.errors import LitebertError
@@ -40,6 +43,24 @@ def turn_off_telemetry() -> None:
     """Tell the packages that litebert uses to send nothing."""
     for name, value in NO_TELEMETRY.items():
         os.environ.setdefault(name, value)
+
+
+@contextmanager
+def without_package(name: str) -> Iterator[None]:
+    """Make imports of a package fail meanwhile, as if it were not installed.
+
+    Importing openvino 2026.4 sends an event through openvino_telemetry, and writes an id
+    to ~/intel. No variable of its own prevents that; without the package, openvino sends
+    nothing.
+    """
+    if name in sys.modules:  # the user has imported it already
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def keep_caches_in_ours() -> None:

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from litebert.config import AlbertConfig
 from litebert.fast.attention import (
@@ -20,7 +19,6 @@ from litebert.fast.attention import (
     padded,
     rectangles,
 )
-from litebert.fast.graphs import attention_graph
 from litebert.nn import AttentionBlock, Batch, attention
 
 LENGTHS = (3, 40, 16, 1, 33, 40, 70, 131, 2)
@@ -82,27 +80,6 @@ def test_a_kernel_gives_what_its_formula_gives(
     torch.testing.assert_close(
         attend(q[layout.queries], k, v, layout, 0.0), expected, rtol=0, atol=1e-5
     )
-
-
-@pytest.mark.parametrize("num_queries", [1, 40])
-# one run; several; too many scores for any run
-@pytest.mark.parametrize("num_keys", [40, 300, 1_100])
-def test_attention_by_onnxruntime_equals_that_of_torch(
-    num_queries: int, num_keys: int
-) -> None:
-    draws = torch.Generator().manual_seed(0)
-    q, k, v = (
-        torch.randn(9, 96, n, 8, generator=draws)
-        for n in (num_queries, num_keys, num_keys)
-    )
-    is_key = (torch.arange(num_keys) < torch.arange(1, 10)[:, None] * num_keys / 9)[
-        :, None, None
-    ]
-    for mask in (None, is_key):
-        expected = F.scaled_dot_product_attention(q, k, v, mask)
-        torch.testing.assert_close(
-            attention_graph(1)(q, k, v, mask), expected, rtol=0, atol=1e-5
-        )
 
 
 def test_the_memory_of_a_token_in_local_attention_does_not_grow_with_the_length() -> (

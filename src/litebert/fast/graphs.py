@@ -1,220 +1,397 @@
-"""Use onnxruntime where it is faster: for attention in float32, and for a single short
-text as a whole.
+"""Compute texts of one length with OpenVINO: the whole encoder is one graph.
 
-Its products of many small matrices use the whole CPU; torch's may not (MKL's do not on
-AMD). For a short text, the overhead of torch's many small operators equals the cost of
-the products, so each distinct step is one graph. The weights are then stored a second
-time, but only once however many steps share them.
+One short text is the commonest request. Its products are small, so that the overhead of
+torch's many operators is a quarter to a half of the time. OpenVINO runs them all in one
+call, and fuses what lies between the products. It packs a block that several steps share
+only once. Texts of different lengths stay with `litebert.fast.steps`, which pads
+nothing; OpenVINO offers them its attention, in float32.
+
+Each is used where it is measured to be faster than torch.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import Activation
 from litebert.errors import missing_package
 from litebert.fast.attention import Kernel, Layout, time_each
-from litebert.fast.int8 import is_int8
+from litebert.fast.int8 import (
+    ByteGrid,
+    Int8Linear,
+    Sizes,
+    is_int8,
+    kernels_work,
+)
 from litebert.fast.steps import Step, projection
 from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
+from litebert.privacy import without_package
 
 try:
-    import onnx
-    import onnxruntime
+    with without_package("openvino_telemetry"):
+        import openvino
+        from openvino import opset13 as ops
 except ImportError as error:
     raise missing_package(
-        error.name or "onnx", extra="onnx", needed_for="an ONNX graph"
+        "openvino", extra="fast", needed_for="a graph of the encoder"
     ) from error
 
-# rows of one sequence -> their hidden states after the step
-Graph = Callable[[Tensor], Tensor]
-# The operators of onnxruntime that fuse a bias and an activation.
-_FUSED: dict[Activation, str] = {
-    "gelu": "BiasGelu",
-    "gelu_new": "FastGelu",
-    "gelu_pytorch_tanh": "FastGelu",
+Node: TypeAlias = Any
+"""An operation of a graph, or one of its outputs."""
+Layer: TypeAlias = Callable[[Node], Node]
+"""States (texts, tokens, inputs) -> states (texts, tokens, outputs)."""
+
+_ACTIVATE: dict[Activation, Layer] = {
+    "gelu": lambda x: ops.gelu(x, "ERF"),
+    "gelu_new": lambda x: ops.gelu(x, "TANH"),
+    "gelu_pytorch_tanh": lambda x: ops.gelu(x, "TANH"),
+    "relu": ops.relu,
+    "tanh": ops.tanh,
+    "linear": lambda x: x,
 }
-# up to this many, a graph is used; from 128 on, products take nearly all the time
-_MOST_ROWS = 64
-# scores that are computed in one run, at most: 4 MB, which stay in the caches
-_AT_ONCE = 2**20
-_MOST_SCORES = 2**22  # of one sequence: 16 MB
-_ATTENTION = """
-<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]>
-attention (float[n, queries, heads, size] q, float[n, keys, heads, size] k, float[n, keys, heads, size] v{inputs})
-=> (float[n, queries, heads, size] y) {{
-    query = Transpose<perm = [0, 2, 1, 3]>(q)
-    key = Transpose<perm = [0, 2, 1, 3]>(k)
-    value = Transpose<perm = [0, 2, 1, 3]>(v)
-    scores = com.microsoft.FusedMatMul<transB = 1, alpha = {scale}>(query, key)
-    masked = {masked}
-    weights = Softmax<axis = -1>(masked)
-    mixed = MatMul(weights, value)
-    y = Transpose<perm = [0, 2, 1, 3]>(mixed)
-}}
-"""  # noqa: E501
-_MASKING = {
-    False: {"inputs": "", "masked": "Identity(scores)"},
-    True: {"inputs": ", float[n, one, one, keys] mask", "masked": "Add(scores, mask)"},
-}
-_STEP = """
-<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]>
-step (float[rows, {size}] x) => (float[rows, {size}] y) {{
-    projected = Gemm(x, project_weight, project_bias)
-    by_row = Reshape(projected, by_heads)
-    by_head = Transpose<perm = [1, 2, 0, 3]>(by_row)
-    query, key, value = Split<axis = 0, num_outputs = 3>(by_head)
-    scores = com.microsoft.FusedMatMul<transB = 1, alpha = {scale}>(query, key)
-    weights = Softmax<axis = -1>(scores)
-    mixed = MatMul(weights, value)
-    mixed_by_row = Transpose<perm = [0, 2, 1, 3]>(mixed)
-    mixed_rows = Reshape(mixed_by_row, by_rows)
-    output = MatMul(mixed_rows, attention_output_weight)
-    hidden = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(
-        output, x, attention_norm_weight, attention_norm_bias, attention_output_bias)
-    wide = MatMul(hidden, feed_forward_intermediate_weight)
-    activated = com.microsoft.{activation}(wide, feed_forward_intermediate_bias)
-    narrow = MatMul(activated, feed_forward_output_weight)
-    y = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(
-        narrow, hidden, feed_forward_norm_weight, feed_forward_norm_bias, feed_forward_output_bias)
-}}
-"""
+# A graph keeps the states of its largest batch, so that larger ones are left to torch.
+_MOST_TOKENS = 1_024
+# (tokens of a text that is timed, the longest text that it stands for). The share of
+# attention grows with the length, so that one length does not speak for all.
+_TIMED = ((16, 64), (128, 256), (512, _MOST_TOKENS))
+# Scores of one sequence, at most: 16 MB.
+_MOST_SCORES = 2**22
+
+
+class Compiled:
+    """A graph that is compiled for this CPU, in float32 or bf16."""
+
+    def __init__(
+        self, states: list[Node], inputs: list[Node], *, in_bf16: bool
+    ) -> None:
+        settings = {
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+            "INFERENCE_PRECISION_HINT": "bf16" if in_bf16 else "f32",
+            "NUM_STREAMS": 1,
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        model = openvino.Model(states, inputs, "litebert")
+        self._model = openvino.Core().compile_model(model, "CPU", settings)
+        self._num_states = len(states)
+        # A request holds the memory of a run, so that each thread needs its own.
+        self._of_thread = threading.local()
+
+    def run(self, *inputs: Tensor) -> list[Tensor]:
+        """Return the outputs for inputs in float32."""
+        if not hasattr(self._of_thread, "request"):
+            self._of_thread.request = self._model.create_infer_request()
+        arrays = [x.float().contiguous().numpy() for x in inputs]
+        outputs = self._of_thread.request.infer(
+            arrays, share_inputs=True, share_outputs=True
+        )
+        # copies, because the next run writes to the same memory
+        return [
+            torch.from_numpy(outputs[number].copy())
+            for number in range(self._num_states)
+        ]
+
+
+class Graph:
+    """The first steps of an encoder as one graph, with the weights that it has now."""
+
+    def __init__(self, albert: Albert, num_steps: int) -> None:
+        layers = _int8_layers if is_int8(albert) else _float_layers
+        x = _input(-1, -1, albert.config.hidden_size)  # (texts, tokens, hidden)
+        states = []
+        state = x
+        for layers_of_step in layers(albert, num_steps):
+            state = _step(state, layers_of_step)
+            states.append(state)
+        # in eight bits, what lies between the products is computed in bf16
+        in_bf16 = is_int8(albert) or albert.dtype == torch.bfloat16
+        self._compiled = Compiled(states, [x], in_bf16=in_bf16)
+        self.longest = _MOST_TOKENS  # tokens of a text
+
+    def fits(self, batch: Batch) -> bool:
+        """Return whether the texts of a batch have one length, for which this graph is
+        the faster way.
+        """
+        length = batch.lengths[0]
+        is_small = len(batch.ids) <= _MOST_TOKENS
+        return is_small and length <= self.longest and len(set(batch.lengths)) == 1
+
+    def states(
+        self, hidden: Float[Tensor, "tokens hidden"], num_texts: int
+    ) -> list[Float[Tensor, "tokens hidden"]]:
+        """Return the states after each step, in float32."""
+        x = torch.unflatten(hidden, 0, (num_texts, -1))
+        return [state.flatten(0, 1) for state in self._compiled.run(x)]
+
+
+def graph_of(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Graph | None:
+    """Return a graph that knows the longest text for which it is faster than the steps;
+    None if there is no such text, or if OpenVINO lacks what the network needs.
+    """
+    has_precision = albert.dtype in (torch.float32, torch.bfloat16)
+    is_supported = has_precision and albert.config.has_full_attention
+    if is_int8(albert) and not kernels_work():
+        is_supported = False  # this CPU saturates, for OpenVINO as for torch
+    if not is_supported:
+        return None
+    graph = Graph(albert, len(albert.plan))
+    if not is_forced:
+        graph.longest = _longest_faster(albert, graph, steps)
+    return graph if graph.longest else None
+
+
+def _longest_faster(albert: Albert, graph: Graph, steps: Sequence[Step]) -> int:
+    """Return the longest text for which a graph is faster than the steps; 0 if none is.
+
+    Only short texts are timed in full. For the others one step is enough: what a call
+    costs in itself is nothing beside their products.
+    """
+    longest = 0
+    for length, stands_for in _TIMED:
+        if length > albert.config.max_position_embeddings:
+            break
+        is_short = length == _TIMED[0][0]
+        num_steps = len(steps) if is_short else 1
+        timed = graph if is_short else Graph(albert, num_steps)
+        layout = Layout(Batch.from_lists([[0] * length]))
+        x = torch.full((length, albert.config.hidden_size), 0.5, dtype=albert.dtype)
+        by_graph, by_steps = time_each(
+            partial(timed.states, x, 1),
+            partial(_apply, steps[:num_steps], x, layout),
+            rounds=5 if is_short else 2,
+        )
+        if by_graph >= by_steps:
+            break
+        longest = stands_for
+    return longest
+
+
+def _apply(steps: Sequence[Step], x: Tensor, layout: Layout) -> Tensor:
+    for step in steps:
+        x = step(x, layout)
+    return x
+
+
+# ---- a step ----------------------------------------------------------------------------
+
+
+class Layers(NamedTuple):
+    """The layers of one step, as they are in `litebert.fast.steps`; layers that steps
+    share have the same constants, which are packed once.
+    """
+
+    project: Layer  # query, key and value at once
+    mix: Layer
+    middle_norm: Layer
+    widen: Layer
+    narrow: Layer
+    norm: Layer
+    heads: tuple[int, int]
+
+
+def _step(x: Node, layers: Layers) -> Node:
+    """Return norm(x + attention(x)), then norm(x + feed_forward(x))."""
+    heads, head_size = layers.heads
+    # (texts, tokens, 3, heads, head_size) -> (3, texts, heads, tokens, head_size)
+    by_heads = [0, 0, 3, heads, head_size]
+    projected = ops.reshape(layers.project(x), by_heads, special_zero=True)
+    parts = ops.split(ops.transpose(projected, [2, 0, 3, 1, 4]), 0, 3).outputs()
+    query, key, value = (ops.squeeze(part, [0]) for part in parts)
+    mixed = _attend(query, key, value, head_size)
+    # (texts, heads, tokens, head_size) -> (texts, tokens, hidden)
+    by_token = ops.transpose(mixed, [0, 2, 1, 3])
+    joined = ops.reshape(by_token, [0, 0, heads * head_size], special_zero=True)
+    hidden = layers.middle_norm(ops.add(layers.mix(joined), x))
+    wide = layers.widen(hidden)
+    return layers.norm(ops.add(layers.narrow(wide), hidden))
+
+
+def _attend(
+    query: Node, key: Node, value: Node, head_size: int, mask: Node = None
+) -> Node:
+    """Attend to every key, or to those whose mask is 0, not -inf."""
+    scaled = ops.multiply(query, np.float32(head_size**-0.5))
+    scores = ops.matmul(scaled, key, False, True)
+    if mask is not None:
+        scores = ops.add(scores, mask)
+    return ops.matmul(ops.softmax(scores, -1), value, False, False)
+
+
+def _norm(norm: nn.LayerNorm, shift: Tensor) -> Layer:
+    weight = _constant(norm.weight)
+    bias = _constant(shift)
+
+    def apply(x: Node) -> Node:
+        normal = ops.mvn(x, [-1], True, norm.eps, "inside_sqrt")
+        return ops.add(ops.multiply(normal, weight), bias)
+
+    return apply
+
+
+def _linear(weight: Node, bias: Tensor, activation: Activation = "linear") -> Layer:
+    """Return x -> activation(x W^T + b)."""
+    use_bias = _constant(bias)
+    activate = _ACTIVATE[activation]
+
+    def apply(x: Node) -> Node:
+        product = ops.matmul(x, weight, False, True)
+        return activate(ops.add(product, use_bias))
+
+    return apply
+
+
+def _constant(x: Tensor) -> Node:
+    return ops.constant(x.detach().contiguous().numpy())
+
+
+# ---- the layers of networks in float ---------------------------------------------------
+
+
+def _float_layers(albert: Albert, num_steps: int) -> list[Layers]:
+    plan = albert.plan[:num_steps]
+    attention = {i: _float_attention(albert.attention[i]) for i, _ in plan}
+    feed_forward = {j: _float_feed_forward(albert.feed_forward[j]) for _, j in plan}
+    heads = albert.attention[0].heads
+    return [Layers(*attention[i], *feed_forward[j], heads) for i, j in plan]
+
+
+def _float_attention(block: AttentionBlock) -> tuple[Layer, Layer, Layer]:
+    weight, bias = projection(block)
+    output = block.output
+    return (
+        _linear(_constant(weight), bias),
+        _linear(_constant(output.weight), output.bias),
+        _norm(block.norm, block.norm.bias),
+    )
+
+
+def _float_feed_forward(block: FeedForwardBlock) -> tuple[Layer, Layer, Layer]:
+    wide = block.intermediate
+    narrow = block.output
+    return (
+        _linear(_constant(wide.weight), wide.bias, block.hidden_act),
+        _linear(_constant(narrow.weight), narrow.bias),
+        _norm(block.norm, block.norm.bias),
+    )
+
+
+# ---- the layers of networks in eight bits ----------------------------------------------
+#
+# `litebert.fast.int8` says what the grids, means and biases of a step are. OpenVINO
+# computes in bytes where it finds a product of a rounded input (FakeQuantize) and of
+# bytes with a scale.
+
+
+def _int8_layers(albert: Albert, num_steps: int) -> list[Layers]:
+    config = albert.config
+    size = config.hidden_size
+    sizes = list(Sizes(3 * size, size, config.intermediate_size, size))
+    ranges = albert.get_buffer("ranges")  # (steps, sites, 2)
+    shifts = albert.get_buffer("shifts")  # (steps, shifted, hidden)
+    biases = albert.get_buffer("biases")  # (steps, outputs)
+    plan = albert.plan[:num_steps]
+    projects = {i: _query_key_value(albert.attention[i]) for i, _ in plan}
+    mixes = {i: _bytes(albert.attention[i].output) for i, _ in plan}
+    widens = {j: _bytes(albert.feed_forward[j].intermediate) for _, j in plan}
+    narrows = {j: _bytes(albert.feed_forward[j].output) for _, j in plan}
+
+    layers = []
+    for number, (i, j) in enumerate(plan):
+        attention = albert.attention[i]
+        feed_forward = albert.feed_forward[j]
+        grids = [ByteGrid.over(low, high) for low, high in ranges[number].tolist()]
+        of_input, of_mixed, of_middle, of_wide = grids
+        mean, middle_mean = shifts[number]  # (hidden,) each
+        parts = torch.split(biases[number], sizes)
+        project_bias, mix_bias, wide_bias, narrow_bias = parts
+        # GELU's exact form, as torch's products of bytes have it
+        is_tanh_form = feed_forward.hidden_act in ("gelu_new", "gelu_pytorch_tanh")
+        activation = "gelu" if is_tanh_form else feed_forward.hidden_act
+        norm = feed_forward.norm
+        layers.append(
+            Layers(
+                project=_rounded(
+                    _linear(projects[i], project_bias), of_input, mean=mean
+                ),
+                mix=_rounded(_linear(mixes[i], mix_bias), of_mixed),
+                middle_norm=_norm(attention.norm, attention.norm.bias - middle_mean),
+                widen=_rounded(_linear(widens[j], wide_bias, activation), of_middle),
+                narrow=_rounded(_linear(narrows[j], narrow_bias), of_wide),
+                norm=_norm(norm, norm.bias),
+                heads=attention.heads,
+            )
+        )
+    return layers
+
+
+def _query_key_value(block: AttentionBlock) -> Node:
+    return _bytes(block.query, block.key, block.value)
+
+
+def _bytes(*layers: nn.Module) -> Node:
+    """Return the joined weights of eight-bit layers, (outputs, inputs)."""
+    joined = [layer for layer in layers if isinstance(layer, Int8Linear)]
+    quantized = torch.cat([layer.quantized for layer in joined])
+    scale = torch.cat([layer.scale for layer in joined]).float()
+    weight = ops.convert(_constant(quantized), openvino.Type.f32)
+    return ops.multiply(weight, _constant(scale[:, None]))
+
+
+def _rounded(layer: Layer, grid: ByteGrid, mean: Tensor | None = None) -> Layer:
+    """Return a layer whose input, less a mean, is rounded to a grid."""
+    low = np.float32(-grid.zero * grid.scale)
+    high = np.float32((255 - grid.zero) * grid.scale)
+
+    def apply(x: Node) -> Node:
+        if mean is not None:
+            x = ops.subtract(x, _constant(mean))
+        return layer(ops.fake_quantize(x, low, high, low, high, 256))
+
+    return apply
+
+
+# ---- attention alone, for texts of different lengths -----------------------------------
 
 
 @lru_cache
-def attention_graph(num_threads: int) -> Kernel:
+def attention_graph() -> Kernel:
     """Return a kernel for attention in float32; a sequence with too many scores to hold
     is left to torch.
     """
 
     @lru_cache
-    def start(head_size: int, has_mask: bool) -> onnxruntime.InferenceSession:
-        text = _ATTENTION.format(scale=head_size**-0.5, **_MASKING[has_mask])
-        return start_session(
-            onnx.parser.parse_model(text).SerializeToString(), num_threads
-        )
+    def compiled(head_size: int, _num_threads: int) -> Compiled:
+        # (sequences, width, heads, head_size), and a mask (sequences, 1, 1, width)
+        inputs = [_input(-1, -1, -1, head_size) for _ in range(3)]
+        mask = _input(-1, 1, 1, -1)
+        query, key, value = (ops.transpose(x, [0, 2, 1, 3]) for x in inputs)
+        mixed = _attend(query, key, value, head_size, mask)
+        mixed = ops.transpose(mixed, [0, 2, 1, 3])
+        return Compiled([mixed], [*inputs, mask], in_bf16=False)
 
     def attend(
         query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None
     ) -> Tensor:
-        scores_each = query.shape[1] * query.shape[2] * key.shape[2]
-        if scores_each > _MOST_SCORES:
+        num_scores = query.shape[1] * query.shape[2] * key.shape[2]
+        if num_scores > _MOST_SCORES:
             return F.scaled_dot_product_attention(query, key, value, is_key)
-        inputs = {"q": query, "k": key, "v": value}
-        inputs = {
-            name: x.transpose(1, 2).float().contiguous() for name, x in inputs.items()
-        }
+        mask = torch.zeros(len(key), 1, 1, key.shape[2])
         if is_key is not None:
-            inputs["mask"] = torch.zeros(is_key.shape).masked_fill_(~is_key, -torch.inf)
-        session = start(query.shape[3], is_key is not None)
-        number = max(1, _AT_ONCE // scores_each)
-        mixed = [
-            torch.from_numpy(
-                session.run(
-                    None,
-                    {name: x[at : at + number].numpy() for name, x in inputs.items()},
-                )[0]
-            )
-            for at in range(0, len(query), number)
-        ]
-        return (
-            (mixed[0] if len(mixed) == 1 else torch.cat(mixed))
-            .to(query.dtype)
-            .transpose(1, 2)
-        )
+            mask = mask.masked_fill(~is_key, -torch.inf)
+        graph = compiled(query.shape[3], torch.get_num_threads())
+        inputs = [x.transpose(1, 2) for x in (query, key, value)]
+        (mixed,) = graph.run(*inputs, mask)
+        return mixed.to(query.dtype).transpose(1, 2)
 
     return attend
 
 
-def add_graphs(
-    albert: Albert, steps: Sequence[Step], *, is_forced: bool
-) -> Sequence[Step]:
-    """Return steps that use a graph for a single short text; unchanged steps if that is
-    impossible or not faster.
-    """
-    config = albert.config
-    is_float = albert.dtype == torch.float32 and not is_int8(albert)
-    has_operators = config.hidden_act in _FUSED and config.has_full_attention
-    if not (is_float and has_operators):
-        return steps
-    graphs = {
-        (i, j): _compile_step(albert.attention[i], albert.feed_forward[j])
-        for i, j in set(albert.plan)
-    }
-    # unless a graph is faster on a text of 16 tokens (a test of 20 ms), keep the steps
-    if not is_forced:
-        x = torch.full((16, config.hidden_size), 0.5)
-        layout = Layout(Batch.from_lists([[0] * 16]))
-        ours, theirs = time_each(
-            partial(graphs[albert.plan[0]], x), partial(steps[0], x, layout), rounds=15
-        )
-        if ours >= theirs:
-            return steps
-    return [
-        partial(_run_step, graphs[number], step)
-        for number, step in zip(albert.plan, steps, strict=True)
-    ]
-
-
-def _run_step(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
-    lengths = layout.batch.lengths
-    is_alone = (
-        len(lengths) == 1
-        and lengths[0] <= _MOST_ROWS
-        and isinstance(layout.queries, slice)
-    )
-    return graph(x[: lengths[0]]) if is_alone else step(x, layout)
-
-
-def _compile_step(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
-    """Write a step in onnxruntime's fused operators, and start a session; products are
-    x W, so W is transposed.
-    """
-    (heads, head_size), size = attention.heads, attention.output.in_features
-    parameters: dict[str, Tensor] = {
-        f"attention.{name}": parameter
-        for name, parameter in attention.named_parameters()
-    }
-    parameters |= {
-        f"feed_forward.{name}": parameter
-        for name, parameter in feed_forward.named_parameters()
-    }
-    parameters["project.weight"], parameters["project.bias"] = projection(attention)
-    constants = {
-        "by_heads": np.array([-1, 3, heads, head_size]),
-        "by_rows": np.array([-1, size]),
-    }
-    for name, parameter in parameters.items():
-        if (symbol := name.replace(".", "_")) in _STEP:
-            # a bias is its own transpose
-            constants[symbol] = np.ascontiguousarray(parameter.detach().numpy().T)
-    activation = _FUSED[feed_forward.hidden_act]
-    eps = attention.norm.eps
-    step = _STEP.format(
-        size=size, scale=head_size**-0.5, eps=eps, activation=activation
-    )
-    model = onnx.parser.parse_model(step)
-    model.graph.initializer.extend(
-        onnx.numpy_helper.from_array(array, name) for name, array in constants.items()
-    )
-
-    session = start_session(model.SerializeToString(), torch.get_num_threads())
-    return lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
-
-
-def start_session(model: bytes, num_threads: int) -> onnxruntime.InferenceSession:
-    """Start a session of a graph. Threads that keep spinning after a run would slow
-    torch down.
-    """
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = num_threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors only
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    return onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"]
-    )
+def _input(*shape: int) -> Node:
+    """Return an input of a graph; -1 stands for any size."""
+    return ops.parameter(openvino.PartialShape(list(shape)), openvino.Type.f32)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from math import isfinite
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import torch
 from jaxtyping import Float
@@ -36,6 +36,9 @@ from litebert.nn import (
     Network,
     pad_rows,
 )
+
+if TYPE_CHECKING:
+    from litebert.fast.graphs import Graph
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
 """(x, residual) -> x W^T + b, possibly activated, plus the residual if there is one;
@@ -205,21 +208,26 @@ def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
 # The engine of a network, in `albert.engine`
 
 
+class Packed(NamedTuple):
+    """What computes with packed weights."""
+
+    stamps: list[tuple[int, int]]  # of the weights when they were packed
+    steps: Sequence[Step]
+    project: Linear | None  # the projection of the embeddings, if there is one
+    graph: "Graph | None"  # for texts of one length, if that is faster
+
+
 class Engine:
-    """Computes the states of an encoder, with packed steps if its weights are packed,
+    """Computes the states of an encoder, with packed weights if they are packed,
     otherwise with training steps.
     """
 
     def __init__(self) -> None:
         self.is_checkpointed = False
         self.is_compiled = False
-        # what computes with packed weights; None: they are not packed
+        # what is to compute with packed weights; None: they are not to be packed
         self.backend: str | None = None
-        self.packed: Sequence[Step] | None = None
-        # the packed projection of the embeddings; None: there is none
-        self.project: Linear | None = None
-        # of each packed weight: its address, and how often it was written
-        self.stamps: list[tuple[int, int]] = []
+        self.packed: Packed | None = None
 
     def __call__(
         self, albert: Albert, batch: Batch, queries: Tensor | None = None
@@ -227,46 +235,51 @@ class Engine:
         """Yield the states as `Albert.states` does, up to its depth; the last step
         computes only `queries`.
         """
-        steps = self.steps(albert)
-        num_tokens = len(batch.ids)
-        order = None
-        layout = Layout(batch)
-        hidden = self.embed(albert, batch).to(albert.dtype)
+        packed = self.packed_weights(albert)
+        hidden = self.embed(albert, batch, packed).to(albert.dtype)
         yield hidden
-        for number, step in enumerate(steps, start=1):
-            if number == len(steps) and queries is not None:
-                ascending, order = queries.sort()
-                layout = Layout(batch, ascending)
-            hidden = step(hidden, layout)
-            yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
+        is_whole = albert.depth == len(albert.plan)
+        graph = packed.graph if packed is not None and is_whole else None
+        if graph is not None and graph.fits(batch):
+            *inner, last = graph.states(hidden, len(batch.lengths))
+            yield from (state.to(albert.dtype) for state in inner)
+            last = last if queries is None else last[queries]
+            yield last.to(albert.dtype)
+            return
+        yield from _states(self.steps(albert, packed), hidden, batch, queries)
 
-    def embed(self, albert: Albert, batch: Batch) -> Float[Tensor, "tokens hidden"]:
+    def steps(self, albert: Albert, packed: Packed | None) -> Sequence[Step]:
+        """Return the steps up to the depth of the encoder."""
+        steps = self._training_steps(albert) if packed is None else packed.steps
+        return steps[: albert.depth]
+
+    def embed(
+        self, albert: Albert, batch: Batch, packed: Packed | None
+    ) -> Float[Tensor, "tokens hidden"]:
         """Return the projected embeddings, with the packed projection if there is
         one.
         """
-        if self.packed is None or self.project is None or torch.is_grad_enabled():
+        if packed is None or packed.project is None:
             embedded: Tensor = albert.embedding(batch)
             return embedded
         rows = pad_rows(albert.embedding.look_up(batch))
-        return self.project(rows, None)[: len(batch.ids)]
+        return packed.project(rows, None)[: len(batch.ids)]
 
-    def steps(self, albert: Albert) -> Sequence[Step]:
-        """Return the steps up to the depth of the encoder; drop packed weights if the
+    def packed_weights(self, albert: Albert) -> Packed | None:
+        """Return what computes with packed weights, packing them if they are to be
+        packed; None in training, when gradients are needed, and from the time when the
         originals have changed.
         """
         if albert.training:
             self._unpack()
         if self.backend is None or torch.is_grad_enabled():
-            return self._training_steps(albert)
+            return None
         stamps = _stamps_of(albert)
-        if self.packed is not None and stamps != self.stamps:
-            self._unpack()
-            return self._training_steps(albert)
         if self.packed is None:
-            self.stamps = stamps
-            self.packed = self._packed_steps(albert)
-            self.project = _packed_projection(albert)
-        return self.packed[: albert.depth]
+            self.packed = self._pack(albert, stamps)
+        elif stamps != self.packed.stamps:
+            self._unpack()
+        return self.packed
 
     def _unpack(self) -> None:
         self.backend = None
@@ -278,23 +291,23 @@ class Engine:
         """
         steps = make_steps(
             albert, plain_linear, for_training=True, is_compiled=self.is_compiled
-        )[: albert.depth]
+        )
         if not self.is_checkpointed:
             return steps
         return [partial(checkpoint, step, use_reentrant=False) for step in steps]
 
-    def _packed_steps(self, albert: Albert) -> Sequence[Step]:
-        """Return steps with weights in the layout of the fastest kernels here."""
+    def _pack(self, albert: Albert, stamps: list[tuple[int, int]]) -> Packed:
+        """Pack the weights in the layout of the fastest kernels here."""
         from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
         is_on_cpu = device_of(albert).is_cpu
-        # onnxruntime computes on the CPU alone
+        # OpenVINO is used on the CPU alone
         uses_graphs = is_on_cpu and self.backend != "torch"
         extra = tuple[Kernel, ...]()
         if uses_graphs:
-            from litebert.fast.graphs import add_graphs, attention_graph
+            from litebert.fast.graphs import attention_graph, graph_of
 
-            extra = (attention_graph(torch.get_num_threads()),)
+            extra = (attention_graph(),)
         steps: Sequence[Step]
         # Without these kernels, which only CPUs have, rounded weights are used in the
         # network's own precision.
@@ -302,16 +315,32 @@ class Engine:
             steps = int8_steps(albert, extra=extra)
         else:
             steps = make_steps(albert, packed_linear, extra=extra)
+        graph = None
         if uses_graphs:
-            is_forced = self.backend == "onnxruntime"
-            steps = add_graphs(albert, steps, is_forced=is_forced)
-        return steps
+            is_forced = self.backend == "openvino"
+            graph = graph_of(albert, steps, is_forced=is_forced)
+        return Packed(stamps, steps, _packed_projection(albert), graph)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out packed weights, whose addresses and layouts belong to this process:
         a copy packs its own.
         """
-        return self.__dict__ | {"packed": None, "project": None}
+        return self.__dict__ | {"packed": None}
+
+
+def _states(
+    steps: Sequence[Step], hidden: Tensor, batch: Batch, queries: Tensor | None
+) -> Iterator[Tensor]:
+    """Yield the states after each step; the last step computes only `queries`."""
+    num_tokens = len(batch.ids)
+    order = None
+    layout = Layout(batch)
+    for number, step in enumerate(steps, start=1):
+        if number == len(steps) and queries is not None:
+            ascending, order = queries.sort()
+            layout = Layout(batch, ascending)
+        hidden = step(hidden, layout)
+        yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
 
 
 def _packed_projection(albert: Albert) -> Linear | None:
@@ -364,10 +393,9 @@ def pack(albert: Albert, backend: str = "torch") -> None:
     way.
 
     Training and gradients use the original weights; if those change, the packed ones
-    are dropped. "onnxruntime" does the attention wherever it is faster, and single
-    short texts with one graph per distinct step, if the network is in fp32 and its
-    operators exist there. "auto" does so if onnxruntime is installed, and uses graphs
-    only if faster.
+    are dropped. "openvino" computes texts of one length as one graph, where it has the
+    operators, and attention in float32 wherever it is faster. "auto" does so if OpenVINO
+    is installed, and uses the graph only where it is faster.
     """
     if backend not in get_args(Backend):
         raise no_such_name(
@@ -377,13 +405,11 @@ def pack(albert: Albert, backend: str = "torch") -> None:
             get_args(Backend),
             next='backend="auto"',
         )
-    is_absent = backend == "auto" and not all(
-        find_spec(package) for package in ("onnx", "onnxruntime")
-    )
+    is_absent = backend == "auto" and find_spec("openvino") is None
     engine = accelerate(albert)
     engine.backend = "torch" if is_absent else backend
     engine.packed = None
-    engine.steps(albert)
+    engine.packed_weights(albert)
 
 
 @torch.no_grad()
@@ -394,7 +420,7 @@ def is_packed(albert: Albert) -> bool:
     engine = albert.engine
     if not isinstance(engine, Engine) or engine.backend is None:
         return False
-    engine.steps(albert)  # drops packed weights if the originals have changed
+    engine.packed_weights(albert)  # drops them if the originals have changed
     return engine.backend is not None
 
 

@@ -22,7 +22,7 @@ class Options:
     precision: InferencePrecision = None
     backend: Annotated[
         Backend,
-        "Kernels for attention and short texts in fp32; auto measures and picks the"
+        "What computes single texts, and attention in fp32; auto measures and picks the"
         " faster.",
     ] = "auto"
     threads: Annotated[int, Ge(0), "CPU threads; all by default."] = 0

@@ -22,9 +22,8 @@ from litebert.interop.export.source import (
 
 try:
     import onnx
+    import onnxruntime
     import onnxscript  # noqa: F401  # torch.onnx uses it
-
-    from litebert.fast.graphs import start_session
 except ImportError as error:
     raise missing_package(
         error.name or "onnx", extra="onnx", needed_for="export to ONNX"
@@ -93,7 +92,15 @@ def runner(model: bytes) -> RunBatch:
     """Return a function that runs a graph in onnxruntime, with as many threads as
     torch.
     """
-    session = start_session(model, torch.get_num_threads())
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors only
+    # threads that keep spinning after a run would slow torch down
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"]
+    )
     names = [output.name for output in session.get_outputs()]
     return lambda inputs: dict(zip(names, session.run(names, inputs), strict=True))
 
