@@ -28,7 +28,7 @@ from litebert.config import preset
 from litebert.folder import ModelFolder, write_folder
 from litebert.interop.export.check import Inputs, RunBatch
 from litebert.interop.export.network import INPUTS, PaddedNetwork, pad_network
-from litebert.interop.export.onnx import quantize, start_session, to_graph
+from litebert.interop.export.onnx import quantize, runner, to_graph
 from litebert.interop.export.program import dynamic_shapes, quiet
 from litebert.nn import AlbertForPretraining, Batch
 
@@ -102,7 +102,7 @@ def main(*, shape: str = "base-v2", rounds: int = 7) -> None:
         "transformers fp32": their_outputs,
         "litebert": our_outputs,
     }
-    runners |= {name: start_session(data) for name, data in files.items()}
+    runners |= {name: runner(data) for name, data in files.items()}
     times: dict[str, dict[str, float]] = {name: {} for name in runners}
     for rows in SHAPES:
         calls = {

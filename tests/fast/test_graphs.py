@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from litebert.fast import calibrate, int8, is_packed, pack, to_int8
-from litebert.inference import Model
+from litebert.inference.model import Model
 from litebert.nn import Albert, Batch
 
 from .test_engine import BATCH, CHANGES, IDS, SHAPES, make, relative_difference

@@ -164,7 +164,7 @@ def _longest_faster(albert: Albert, graph: Graph, steps: Sequence[Step]) -> int:
         by_graph, by_steps = time_each(
             partial(timed.states, x, 1),
             partial(_apply, steps[:num_steps], x, layout),
-            rounds=5 if is_short else 2,
+            rounds=10 if is_short else 3,
         )
         if by_graph >= by_steps:
             break
