@@ -5,6 +5,7 @@ Those packages need torch and extras. To keep them out of --help, they are impor
 a function is called.
 """
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Required
 
@@ -195,7 +196,10 @@ def quantize(
     run = Run.of(model)
     if not texts and data is None and run is not None and run.kind != "pretraining":
         data = data_of(model)
-    if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
+    has_texts = len(texts) > 0
+    has_data = data is not None
+    is_of_task = evaluate or task is not None
+    if has_texts == has_data or (is_of_task and not has_data):
         raise LitebertError(
             "LB-536",
             "calibration needs either texts, or the data of a fine-tuned run",
@@ -203,12 +207,14 @@ def quantize(
             " --evaluate go with a run or --data",
             next=f"litebert quantize {model} {output} --texts texts.txt",
         )
-
-    lines = (
-        line for text in read_texts(texts) for line in text.splitlines() if line.strip()
-    )
+    lines = chain.from_iterable(text.splitlines() for text in read_texts(texts))
     return write_quantized(
-        model, output, texts=lines, data=data, task=task, evaluate=evaluate
+        model,
+        output,
+        texts=filter(str.strip, lines),
+        data=data,
+        task=task,
+        evaluate=evaluate,
     )
 
 
@@ -258,28 +264,39 @@ def hub_push(
     """
     from litebert.hub.card import CARD_FILE, card_of
 
-    folder, (repository, revision) = locate(folder), parse_name(name)
+    place = locate(folder)
+    repository, revision = parse_name(name)
     card, is_kept = card_of(
-        folder, name=repository, license=license, languages=languages
+        place, name=repository, license=license, languages=languages
     )
-    files = {
-        path: file for path, file in model_files(folder).items() if path != CARD_FILE
-    }
-    sizes = {path: file.stat().st_size for path, file in files.items()} | {
-        CARD_FILE: len(card.encode())
-    }
-    branch = revision or "main"
-    visibility = "private" if private else "public"
-    made = "the README.md of the folder" if is_kept else "made from what is on disk"
-    lines = [f"{repository}, branch {branch} ({visibility}, if it is new)"]
-    lines += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
-    lines += [f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}"]
+    files = model_files(place)
+    files.pop(CARD_FILE, None)
+    sizes = {path: file.stat().st_size for path, file in files.items()}
+    sizes[CARD_FILE] = len(card.encode())
+    plan = PublicationPlan(
+        repository=repository,
+        revision=revision or "main",
+        files=sizes,
+        card="kept" if is_kept else "made",
+    )
+    summary = _summary(plan, is_private=private)
     if dry_run:
-        card_is: Literal["kept", "made"] = "kept" if is_kept else "made"
-        plan = PublicationPlan(
-            repository=repository, revision=branch, files=sizes, card=card_is
-        )
-        return Shown(plan, "\n".join([*lines, "", card]))
-    say("\n".join(lines))
+        return Shown(plan, f"{summary}\n\n{card}")
+    say(summary)
     commit = push(repository, revision, files, texts={CARD_FILE: card}, private=private)
     return Shown({"commit": commit}, commit)
+
+
+def _summary(plan: PublicationPlan, *, is_private: bool) -> str:
+    """Return what will be sent, a line for each file."""
+    visibility = "private" if is_private else "public"
+    source = "made from what is on disk"
+    if plan["card"] == "kept":
+        source = "the README.md of the folder"
+    lines = [
+        f"{plan['repository']}, branch {plan['revision']} ({visibility}, if it is new)"
+    ]
+    lines += [f"  {size:>13,}  {path}" for path, size in plan["files"].items()]
+    total = sum(plan["files"].values())
+    lines.append(f"  {total:>13,}  bytes; README.md {source}")
+    return "\n".join(lines)
