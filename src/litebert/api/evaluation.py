@@ -152,9 +152,11 @@ def evaluate(
     given = dict(locals())
     chosen = paths(models)
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
-        received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
+        received = format_count(len(chosen), "model")
+        if predictions is not None:
+            received += f" and the predictions {predictions}"
         what = "give one model, or --predictions FILE"
-        expected = "RUN..., or RUN --on ..., or --predictions FILE"
+        expected = "a run or several; with --on, a single one"
         raise LitebertError(
             "LB-525",
             what,
