@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # The one thing that happens on import: it is best done before torch is loaded.
 cpu.share_processors()
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "AdamW",
     "Albert",

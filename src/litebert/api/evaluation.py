@@ -31,7 +31,7 @@ from litebert.config import (
     TrainConfig,
 )
 from litebert.corpus import Corpus, build_corpus
-from litebert.errors import LitebertError, RequestError, no_such_name, say
+from litebert.errors import LitebertError, RequestError, format_count, no_such_name, say
 from litebert.files import require_new, staged_folder, write_bytes, write_text
 from litebert.hub import locate
 from litebert.objectives import CorpusLoader, LoaderSettings
