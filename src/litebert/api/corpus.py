@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +21,9 @@ from litebert.hub import PACKAGED_NAME, locate
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import TOKENIZER_FILES, Tokenizer, train_tokenizer
 from litebert.tokenizer.text import Normalizer
+from litebert.tokenizer.tokenizer import UnknownPieces
 
+NUM_NOTED = 1_000  # texts of which a note tells what the vocabulary drops
 _MOST_SYMBOL_BYTES = 1 << 20
 Texts = Annotated[Paths, "Text files or URLs."]
 Sentences = Annotated[
@@ -88,6 +91,11 @@ def train_vocabulary(
         )
     with staged_folder(folder, own=TOKENIZER_FILES) as staged:
         tokenizer.save(staged)
+    unknown = UnknownPieces(tokenizer)
+    for text in islice(read_texts(paths(texts), column=column), NUM_NOTED):
+        unknown.add(text, ())
+    if unknown.dropped:
+        say(f"note: {unknown.dropped}; --keep-accents keeps them")
     return tokenizer
 
 

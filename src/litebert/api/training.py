@@ -643,7 +643,10 @@ def data_check(
         str | None, "Kind of your own task, if the guess is wrong."
     ] = None,
     label_names: LabelNames = (),
-    model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
+    model: Annotated[
+        str | None,
+        "Count pieces with its vocabulary; by default, the packaged model's.",
+    ] = None,
 ) -> DataReport:
     """Report what a file of examples contains and what is wrong with it.
 
@@ -653,9 +656,7 @@ def data_check(
     litebert data check reviews.csv --column text=body --model models/mine
     litebert data check train.jsonl dev.jsonl test.jsonl --json
     """
-    tokenizer = (
-        None if model is None else Tokenizer.load(corpora.vocabulary_path(model))
-    )
+    tokenizer = Tokenizer.load(corpora.vocabulary_path(model))
     with ExitStack() as stack:
         paths = [Path(str(stack.enter_context(as_file(file)))) for file in files]
         return check_files(

@@ -39,7 +39,8 @@ def find_encoding(sample: bytes) -> str:
     """Return the encoding of a file, given its first bytes; "utf-8" unless another one
     is certain.
 
-    >>> find_encoding("Größe".encode("cp1252")), find_encoding("Größe".encode())
+    >>> text = "Größe und Farbe"
+    >>> find_encoding(text.encode("cp1252")), find_encoding(text.encode())
     ('cp1252', 'utf-8')
     """
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -17,9 +17,10 @@ from litebert.reading.tables import Row
 from litebert.tasks.own.cells import MISSING, NO_LABEL
 from litebert.tasks.own.table import TableFile
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.tokenizer import MOST_UNKNOWN, UnknownPieces
+from litebert.tokenizer.tokenizer import UnknownPieces
 
 if TYPE_CHECKING:  # it imports torch, which `litebert data check --help` does not need
+    from litebert.tasks.kinds.family import Family, Feature
     from litebert.tasks.own.rows import RowReading
 
 PLACES = 5  # listed for each kind, at most
@@ -29,6 +30,15 @@ MOST = 0.9
 AT_ONCE = 2_048  # examples that are encoded together
 _WHOLE = 1 << 24  # pieces: nothing is cut
 _SHOWN_LABELS = 12
+
+OTHER_MODEL = (
+    "the vocabulary lacks these characters: start from a model of this language,"
+    " --model OWNER/NAME (Chinese: voidful/albert_chinese_base)"
+)
+KEEPS_MARKS = (
+    "the vocabulary reads ü as u: start from a model that keeps marks, --model OWNER/NAME,"
+    " or pretrain one with --keep-accents"
+)
 
 ADVICE: Advice = {
     "unusable file": ("error", "correct this first: nothing after it was checked"),
@@ -57,7 +67,8 @@ ADVICE: Advice = {
         "do not judge by accuracy; see task.class_weights",
     ),
     "lost character": ("warning", "U+FFFD marks lost bytes: convert the text again"),
-    "unknown piece": ("warning", "the vocabulary lacks these characters"),
+    "unknown piece": ("warning", OTHER_MODEL),
+    "dropped mark": ("warning", KEEPS_MARKS),
     "too long": ("warning", "raise task.max_length, or accept that texts are cut"),
     "no labels": ("note", "can be answered, but neither trained nor evaluated on"),
 }
@@ -182,6 +193,27 @@ def check_files(
         else:
             check.add_split(table, reading, is_labelled=is_labelled)
     return check.report()
+
+
+def vocabulary_doubts(
+    family: "Family[Any, Any]",
+    tokenizer: Tokenizer,
+    examples: Sequence[Any],
+    features: "Sequence[Feature]",
+) -> tuple[str, ...]:
+    """Return what the vocabulary cannot read of the first examples, with the model that
+    can.
+    """
+    unknown = UnknownPieces(tokenizer)
+    for feature in features[:AT_ONCE]:
+        text = " ".join(family.texts(examples[feature.example]))
+        unknown.add(text, [*chain(*feature.ids)])
+    doubts = list[str]()
+    if unknown.has_unknown:
+        doubts.append(f"warning: unknown are {unknown}; {OTHER_MODEL}")
+    if unknown.dropped:
+        doubts.append(f"warning: {unknown.dropped}; {KEEPS_MARKS}")
+    return tuple(doubts)
 
 
 @dataclass
@@ -343,7 +375,9 @@ class _Check:
             if num_too_long and family.head.record.reads == "pooled":
                 example = f"{num_too_long / num_rows:.2%} of rows lose their end"
                 say("too long", place(first_too_long), example, times=num_too_long)
-            if unknown.num_unknown > MOST_UNKNOWN * unknown.num_pieces:
+            if unknown.dropped:
+                say("dropped mark", name, unknown.dropped, times=unknown.num_dropped)
+            if unknown.has_unknown:
                 say(
                     "unknown piece",
                     place(first_unknown),

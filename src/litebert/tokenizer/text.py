@@ -66,6 +66,20 @@ class Normalizer:
             text = _NOT_ASCII.sub(lambda run: run[0].translate(_FOLDED), text)
         return text.lower() if self.lowercase else text
 
+    def count_dropped(self, text: str) -> int:
+        """Count the letters that lose a mark, such as an accent.
+
+        >>> Normalizer().count_dropped("Ça va?"), Normalizer().count_dropped("Es geht.")
+        (1, 0)
+        """
+        if self.keep_accents or text.isascii():
+            return 0
+        number = 0
+        for character in "".join(_NOT_ASCII.findall(text)):
+            parts = unicodedata.normalize("NFKD", character)
+            number += any(map(unicodedata.combining, parts))
+        return number
+
     def align(self, text: str) -> tuple[str, Spans]:
         """Return the normalized text, and the span of each of its characters in the
         original, with the marks that were dropped after it.

@@ -46,6 +46,7 @@ from litebert.plugins import DATASETS, plugins_used
 from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
 from litebert.tasks.calibration import calibrate, tempered
+from litebert.tasks.check import vocabulary_doubts
 from litebert.tasks.finetuning import (
     Finetuning,
     LabelledSet,
@@ -384,6 +385,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     encode = partial(dataset.family.features, tokenizer=tokenizer, max_length=longest)
     features = encode(examples, training=True)
     require_features(features, dataset.name, data)
+    doubts = vocabulary_doubts(dataset.family, tokenizer, examples, features)
+    dataset = replace(dataset, notes=(*dataset.notes, *doubts))
     held_out = dict[str, LabelledSet]()
     for split in dataset.dev_splits:
         labeled = dataset.read(data, split)

@@ -1,0 +1,71 @@
+"""What a vocabulary cannot read is said before training, with what helps."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import litebert
+from litebert.api.corpus import tokenizer_train
+from litebert.api.training import data_check
+
+Write = Callable[[str, bytes | str], Path]
+
+TEXTS = {
+    "Chinese": ("这家餐厅的菜很好吃，我下次还会再来。", "unknown piece"),
+    "Hindi": ("यह फ़िल्म बहुत अच्छी है और मुझे पसंद आई।", "dropped mark"),
+    "Vietnamese": ("Bộ phim này rất hay và tôi rất thích nó.", "dropped mark"),
+    "Japanese": (
+        "この映画はとてもすばらしい、だから、ぜひ見てください。",
+        "dropped mark",
+    ),
+    "German": ("Das Gerät lässt sich nicht öffnen, schöne Grüße!", "dropped mark"),
+    "English": (
+        "This film is good, and I liked it more than the last one that we saw"
+        " together in that small cinema behind the café on the other side of town.",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_data_check_says_what_the_packaged_vocabulary_cannot_read(
+    language: str, write: Write
+) -> None:
+    text, kind = TEXTS[language]
+    rows = [f"{text} {n}\t{'ab'[n % 2]}" for n in range(40)]
+    report = data_check(write("a.tsv", "text\tlabel\n" + "\n".join(rows)))
+    kinds = [finding.kind.partition(" (")[0] for finding in report.findings]
+    of_vocabulary = [
+        kind for kind in kinds if kind in ("unknown piece", "dropped mark")
+    ]
+    if not kind:
+        assert of_vocabulary == []
+    else:
+        assert kind in of_vocabulary
+        advice = [finding.advice for finding in report.findings if kind in finding.kind]
+        assert "--model OWNER/NAME" in advice[0]
+
+
+def test_finetune_says_so_in_its_plan(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = TEXTS["Vietnamese"]
+    rows = [f"{text} {n}\t{'ab'[n % 2]}" for n in range(40)]
+    path = write("a.tsv", "text\tlabel\n" + "\n".join(rows))
+    run = litebert.finetune(path, runs=path.parent / "runs", dry_run=True)
+    assert run.plan is not None
+    assert "lose a mark" in run.plan.text
+    capsys.readouterr()
+
+
+def test_a_vocabulary_that_drops_marks_says_so(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write("a.txt", (TEXTS["German"][0] + "\n") * 50)
+    tokenizer_train(str(path), output=tmp_path / "dropped", vocab_size=36)
+    assert "--keep-accents" in capsys.readouterr().err
+    tokenizer_train(
+        str(path), output=tmp_path / "kept", vocab_size=36, keep_accents=True
+    )
+    assert "--keep-accents" not in capsys.readouterr().err
