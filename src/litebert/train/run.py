@@ -5,6 +5,7 @@ model, its progress.
 import math
 import os
 import platform
+import shlex
 import signal
 import threading
 import time
@@ -52,6 +53,68 @@ FIRST_LINE_SECONDS = 4.0
 LATER_LINE_SECONDS = 30.0
 MOST_MEASURES = 5  # in a line of fine-tuning
 STATUS_SECONDS = 0.2  # between two updates of the progress bar
+
+
+# what differs if only the length of a run does
+LENGTHS = (
+    "train.steps",
+    "train.epochs",
+    "train.minutes",
+    "train.eval_every",
+    "optim.warmup_steps",
+)
+
+
+def _begun_otherwise(
+    run: runs.Run, settings: Mapping[str, JsonValue], differing: Sequence[str]
+) -> LitebertError:
+    """Return the error for a run that was begun with other settings or data, each of
+    `differing` in words.
+    """
+    advice = "repeat the first command, or choose another --name"
+    is_longer = all(text.split(":")[0] in LENGTHS for text in differing)
+    if run.settings.keys() != settings.keys():
+        advice = (
+            "another version of litebert began it: resume it with that one, or choose"
+            " another --name"
+        )
+    elif is_longer and run.is_finished:
+        advice = _continuation(run, settings)
+    return LitebertError(
+        "LB-505",
+        f"{run.folder} was begun with other settings",
+        received="; ".join(differing),
+        expected="the settings in its run.json",
+        next=advice,
+    )
+
+
+def _continuation(run: runs.Run, settings: Mapping[str, JsonValue]) -> str:
+    """Return the command that trains the model of a finished run further, as a run of
+    its own.
+    """
+    folder = run.folder
+    words = ["litebert", "pretrain", "--from", str(folder)]
+    if run.kind == "pretraining":
+        words += ["--corpus", str(settings["data.corpus"])]
+    else:
+        data = settings["data.train"]
+        words = ["litebert", "finetune", str(data or settings["task.name"])]
+        words += ["--model", str(folder)]
+        for flag, name in (("--data", "data.folder"), ("--dev", "data.dev")):
+            if settings[name]:
+                words += [flag, str(settings[name])]
+        columns = settings["data.columns"]
+        for column in columns if isinstance(columns, list | tuple) else ():
+            words += ["--column", str(column)]
+    words += ["--name", f"{folder.name}-more"]
+    if folder.parent != Path("runs"):
+        words += ["--runs", str(folder.parent)]
+    if settings["train.minutes"]:
+        words += ["--minutes", f"{settings['train.minutes']:g}"]
+    else:
+        words.append(f"train.steps={settings['train.steps']}")
+    return shlex.join(words)
 
 
 # ---- the lock and the signals of a run -----------------------------------------------
@@ -184,18 +247,7 @@ def begin(
             ]
             binding += [f"data of {each}" for each in difference(run.file.data, data)]
             if binding:
-                what = f"{run.folder} was begun with other settings"
-                received = "; ".join(binding)
-                expected = "the settings in its run.json"
-                advice = "repeat the first command, or choose another --name"
-                if run.settings.keys() != settings.keys():
-                    advice = (
-                        "another version of litebert began it: resume it with that one,"
-                        " or choose another --name"
-                    )
-                raise LitebertError(
-                    "LB-505", what, received=received, expected=expected, next=advice
-                )
+                raise _begun_otherwise(run, settings, binding)
         if is_new:
             environment: dict[str, JsonValue] = {
                 "python": platform.python_version(),

@@ -1,0 +1,38 @@
+"""A finished run that is begun again with another length says how to train it further."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import litebert
+from litebert import cli
+from litebert.errors import LitebertError
+
+
+def run_next(error: LitebertError) -> int:
+    """Run the command that an error advises."""
+    program, *words = shlex.split(error.next)
+    assert program == "litebert"
+    return cli.run([*words, "--quiet"])
+
+
+def test_the_next_command_trains_a_fine_tuned_model_further(
+    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"row number {n};{'ab'[n % 2]}" for n in range(24)]
+    Path("a.csv").write_text("words;mark\n" + "\n".join(rows), "utf-8")
+    given: dict[str, Any] = {"model": small_model, "columns": {"text": "words"}}
+    settings = {"train.steps": 2, "train.batch_size": 4}
+    litebert.finetune("a.csv", settings=settings, quiet=True, **given)
+    longer = settings | {"train.steps": 3}
+    with pytest.raises(LitebertError, match="LB-505") as caught:
+        litebert.finetune("a.csv", settings=longer, quiet=True, **given)
+    assert run_next(caught.value) == 0
+    assert litebert.Run("runs/a-more").is_finished
+    # other settings are no other length
+    with pytest.raises(LitebertError, match=r"LB-505(.|\n)*repeat the first") as caught:
+        other = longer | {"train.seed": 7}
+        litebert.finetune("a.csv", settings=other, quiet=True, **given)
