@@ -168,3 +168,38 @@ def test_lines_that_are_not_divided_are_told_how(write: Write) -> None:
     rows = [f"{text.replace(',', '')}^{label}" for text, label in PAIRS]
     with pytest.raises(LitebertError, match=r"LB-861(.|\n)*tabs or bars"):
         table_dataset(write("a.csv", "\n".join(rows)))
+
+
+SPLITS = {
+    "objects": {"train": ROWS, "test": ROWS[:4]},
+    "lists": {"train": [[*pair] for pair in PAIRS], "val": [[*PAIRS[0]], [*PAIRS[1]]]},
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_lists_of_one_file_are_its_splits(name: str, write: Write) -> None:
+    path = write("a.json", json.dumps(SPLITS[name]))
+    dataset = table_dataset(path)
+    assert len(dataset.read(path, "train")) == len(PAIRS)
+    assert len(dataset.read(path, "dev")) == len([*SPLITS[name].values()][1])
+
+
+def test_choices_inside_of_a_question_are_read(write: Write) -> None:
+    choices = [{"text": f"number {letter}", "label": letter} for letter in "ABC"]
+    rows: list[object] = [
+        {"question": {"stem": f"Which one, {n}?", "choices": choices}, "answerKey": key}
+        for n, key in enumerate("ABC" * 4)
+    ]
+    path = write("a.jsonl", jsonl(rows))
+    dataset = table_dataset(path, path)
+    first = dataset.read(path, "train")[0]
+    assert (first.question, first.choices[0]) == ("Which one, 0?", "number A")
+
+
+def test_tags_beside_a_sentence_are_those_of_its_words(write: Write) -> None:
+    rows = [f"{n},Anna left Rome,B-PER O B-LOC" for n in range(12)]
+    path = write("a.csv", "id,sentence,tags\n" + "\n".join(rows))
+    dataset = table_dataset(path, path)
+    example = dataset.read(path, "train")[0]
+    assert dataset.family.labels(example) == ("B-PER", "O", "B-LOC")
+    assert example.words == ("Anna", "left", "Rome")

@@ -3,9 +3,10 @@ Studio, prodigy and spaCy, questions in SQuAD's layout.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
+# the names of lists that are the parts of a data set
+_SPLITS = {"train", "dev", "val", "valid", "validation", "test"}
 # an object has other objects inside of it, so many deep at most
 _DEPTH = 4
 
@@ -23,9 +24,12 @@ def rows_in(value: object) -> list[object] | None:
     {'text': 'so dull', 'label': 'neg'}
     """
     if isinstance(value, list):
-        return list(chain.from_iterable(map(_questions, value)))
+        return _of_documents(value)
     if not isinstance(value, dict) or not value:
         return None
+    names = {name.lower() for name in value}
+    if names <= _SPLITS:
+        return _of_splits(value)
     columns = value.get("columns")
     data = value.get("data")
     if isinstance(columns, list) and isinstance(data, list):  # pandas, "split"
@@ -33,67 +37,103 @@ def rows_in(value: object) -> list[object] | None:
     parts = list(value.values())
     if all(isinstance(part, dict) for part in parts):
         return _of_objects(value)
+
     lists = [part for part in parts if isinstance(part, list)]
-    if len(lists) > 1:  # names of labels stand beside the rows
-        lists = [part for part in lists if not all(map(_is_scalar, part))]
+    # names of labels may stand beside the rows
+    tables = [part for part in lists if not all(map(_is_scalar, part))]
     if len(lists) == 1:
         return rows_in(lists[0])
-    if not lists and all(isinstance(part, list) for part in parts):
+    if len(tables) == 1:
+        return rows_in(tables[0])
+    if len(lists) == len(parts) and not tables:
         return _of_lists(value)
     return None
+
+
+def _of_documents(documents: Sequence[object]) -> list[object]:
+    """Return the rows of a list; of documents in SQuAD's layout, the questions with
+    their contexts.
+    """
+    rows = list[object]()
+    for document in documents:
+        paragraphs: object = [document]
+        if isinstance(document, dict):
+            paragraphs = document.get("paragraphs")
+        for paragraph in paragraphs if isinstance(paragraphs, list) else [document]:
+            rows.extend(_questions(paragraph))
+    return rows
+
+
+def _questions(paragraph: object) -> Iterator[object]:
+    questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
+    if not isinstance(paragraph, dict) or not isinstance(questions, list):
+        yield paragraph
+        return
+    for question in questions:
+        if isinstance(question, dict):
+            yield {**question, "context": paragraph.get("context")}
+        else:
+            yield question
+
+
+def _of_splits(value: Mapping[str, object]) -> list[object]:
+    """Return the rows of all parts of a data set, with the name of the part of each."""
+    rows = list[object]()
+    for name, part in value.items():
+        for row in rows_in(part) or []:
+            columns = columns_of(row)
+            if isinstance(columns, dict):
+                rows.append({**columns, "split": name})
+            else:
+                rows.append(row)
+    return rows
 
 
 def _named(columns: Sequence[object], row: object) -> object:
     if not isinstance(row, list):
         return row
-    return dict(zip(map(str, columns), row, strict=False))
+    names = map(str, columns)
+    return dict(zip(names, row, strict=False))
 
 
 def _of_objects(value: Mapping[str, Any]) -> list[object]:
     """Return the rows of an object of objects: of rows by their names or, as pandas
-    writes a table, of columns, in each of which rows have the same names.
+    writes a table, of columns, in each of which rows have the same numbers.
     """
     parts = list(value.values())
-    are_columns = all(part.keys() == parts[0].keys() for part in parts)
-    are_numbered = all(name.isdecimal() for name in parts[0])
-    if not (are_columns and are_numbered):
+    numbers = parts[0].keys()
+    are_alike = all(part.keys() == numbers for part in parts)
+    are_columns = are_alike and all(map(str.isdecimal, numbers))
+    if not are_columns:
         return parts
     rows = list[object]()
-    for name in parts[0]:
-        rows.append({column: cells[name] for column, cells in value.items()})
+    for number in numbers:
+        rows.append({column: cells[number] for column, cells in value.items()})
     return rows
 
 
 def _of_lists(value: Mapping[str, list[object]]) -> list[object]:
-    """Return the rows of an object of lists: of columns that are equally long and
-    differ, or of the texts of each label.
+    """Return the rows of an object of lists: of columns, which are equally long and of
+    which one has other things than texts; or of the texts of each label.
     """
-    lengths = {len(cells) for cells in value.values()}
-    are_texts = all(isinstance(cell, str) for cell in chain(*value.values()))
-    have_spaces = all(any(" " in str(cell) for cell in part) for part in value.values())
-    if len(lengths) == 1 and not (are_texts and have_spaces):
-        columns = list(value)
-        cells = zip(*value.values(), strict=True)
-        return [dict(zip(columns, row, strict=True)) for row in cells]
+    lists = list(value.values())
+    are_equal = len({len(cells) for cells in lists}) == 1
+    have_texts = all(map(_has_texts, lists))
     rows = list[object]()
+    if are_equal and not have_texts:
+        for cells in zip(*lists, strict=True):
+            rows.append(dict(zip(value, cells, strict=True)))
+        return rows
     for label, texts in value.items():
-        rows.extend({"text": text, "label": label} for text in texts)
+        for text in texts:
+            rows.append({"text": text, "label": label})
     return rows
 
 
-def _questions(row: Any) -> Iterator[object]:
-    """Yield the questions of a document in SQuAD's layout, with their contexts."""
-    paragraphs = row.get("paragraphs") if isinstance(row, dict) else None
-    for paragraph in paragraphs if isinstance(paragraphs, list) else [row]:
-        questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
-        if not isinstance(questions, list):
-            yield paragraph
-            continue
-        for question in questions:
-            if isinstance(question, dict):
-                yield {**question, "context": paragraph.get("context")}
-            else:
-                yield question
+def _has_texts(cells: Sequence[object]) -> bool:
+    """Return whether cells are texts, and one of them has several words."""
+    are_texts = all(isinstance(cell, str) for cell in cells)
+    return are_texts and any(" " in str(cell) for cell in cells)
 
 
 def _is_scalar(value: object) -> bool:
@@ -101,6 +141,9 @@ def _is_scalar(value: object) -> bool:
 
 
 # ---- one row -------------------------------------------------------------------------
+
+# keys of a task of Label Studio beside its data
+_ANNOTATED = {"annotations", "completions", "predictions"}
 
 
 def columns_of(value: Any) -> object:
@@ -117,11 +160,12 @@ def columns_of(value: Any) -> object:
     if not isinstance(value, dict):
         return value
     row = value
-    if isinstance(value.get("data"), dict) and _ANNOTATED & value.keys():
+    if isinstance(value.get("data"), dict) and not _ANNOTATED.isdisjoint(value):
         row = _of_label_studio(value)
     if isinstance(row.get("accept"), list) and isinstance(row.get("options"), list):
-        row = _of_choice(row)
-    return row | dict(_inner(row, "", _DEPTH))
+        row = _of_prodigy(row)
+    inner = dict(_inner_columns(row, "", _DEPTH))
+    return {**row, **inner}
 
 
 def is_rejected(row: Mapping[str, object]) -> bool:
@@ -136,45 +180,58 @@ def _of_list(cells: list[Any]) -> object:
         return {"text": cells[0], **cells[1]}
     if len(cells) < 2 or not all(map(_is_scalar, cells)):
         return cells
-    return {str(place): cell for place, cell in enumerate(cells, 1)}
-
-
-_ANNOTATED = {"annotations", "completions", "predictions"}
+    return {str(number): cell for number, cell in enumerate(cells, 1)}
 
 
 def _of_label_studio(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data of a task of Label Studio with its first annotation."""
-    annotations = task.get("annotations") or task.get("completions") or []
     row = {**task["data"]}
-    for annotation in annotations[:1] if isinstance(annotations, list) else ():
-        results = annotation.get("result") if isinstance(annotation, dict) else None
-        values = [result.get("value") for result in results or () if "value" in result]
-        choices = [each["choices"] for each in values if "choices" in each]
-        if choices:
-            row["label"] = choices[0][0] if len(choices[0]) == 1 else choices[0]
-        else:
-            row["entities"] = values
+    annotations = task.get("annotations") or task.get("completions")
+    if not isinstance(annotations, list) or not isinstance(annotations[0], dict):
+        return row
+    results = annotations[0].get("result") or []
+    values = [result["value"] for result in results if "value" in result]
+    chosen = [value["choices"] for value in values if "choices" in value]
+    if chosen:
+        row["label"] = _only(chosen[0])
+    else:
+        row["entities"] = values
     return row
 
 
-def _of_choice(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task of prodigy, whose options are labels, with those that were
+def _of_prodigy(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task of prodigy whose options are labels, with those that were
     accepted.
     """
-    accepted = row["accept"]
-    label = accepted[0] if len(accepted) == 1 else accepted
-    rest = {
-        key: value for key, value in row.items() if key not in ("accept", "options")
-    }
-    return {**rest, "label": label}
+    row = {**task, "label": _only(task["accept"])}
+    del row["accept"]
+    del row["options"]
+    return row
 
 
-def _inner(
+def _only(labels: list[Any]) -> object:
+    return labels[0] if len(labels) == 1 else labels
+
+
+def _inner_columns(
     value: Mapping[str, Any], prefix: str, depth: int
 ) -> Iterator[tuple[str, Any]]:
     """Yield the columns inside of objects, by their dotted names."""
     for name, part in value.items():
-        if prefix and _is_scalar(part):
-            yield f"{prefix}{name}", part
+        if name == "choices" and isinstance(part, list):
+            yield f"{prefix}{name}", _choices(part)
         elif isinstance(part, dict) and depth:
-            yield from _inner(part, f"{prefix}{name}.", depth - 1)
+            yield from _inner_columns(part, f"{prefix}{name}.", depth - 1)
+        elif prefix and _is_scalar(part):
+            yield f"{prefix}{name}", part
+
+
+def _choices(members: list[Any]) -> object:
+    """Return choices that are objects of a text and a label, as in ARC, as lists."""
+    for member in members:
+        if not isinstance(member, dict) or not {"text", "label"} <= member.keys():
+            return members
+    return {
+        "label": [member["label"] for member in members],
+        "text": [member["text"] for member in members],
+    }

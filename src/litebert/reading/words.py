@@ -32,6 +32,9 @@ _WORD_NUMBER = re.compile(r"\d+").fullmatch
 _ENTITY = re.compile(r"[BIESLUM]-\S+").fullmatch
 _OUTSIDE = ("O", "_", "")
 
+# the share of lines, at least, of which a file of another name is known to have words
+_SURE = 0.95
+
 Sentence = Sequence[Sequence[str]]
 """The cells of each of its lines."""
 
@@ -95,7 +98,7 @@ class WordLayout:
             return True
         return is_first and len(self.names) > 1 and cells[-1] not in self.tags
 
-    def row(self, sentence: Sentence) -> Row:
+    def row(self, sentence: Sentence) -> dict[str, list[str]]:
         """Return a sentence as a row of columns, each with a value for each word."""
         lines = sentence
         if self.is_conllu:
@@ -120,71 +123,94 @@ def _keyed(cell: str) -> dict[str, str]:
 # ---- recognition ---------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _FirstLines:
+    """The first lines of a file, as sentences of lines of one width: of the width that
+    most lines have.
+    """
+
+    has_tabs: bool
+    width: int
+    sentences: list[list[list[str]]]
+
+    @classmethod
+    def of(cls, lines: Sequence[str]) -> "_FirstLines":
+        """Divide lines into cells and sentences; comments and other widths are left
+        out.
+        """
+        written = _written(lines)
+        num_tabbed = sum("\t" in line for line in written)
+        has_tabs = num_tabbed * 2 > len(written)
+        draft = WordLayout((), "", None, has_tabs)
+        widths = Counter(len(draft.cells(line)) for line in written)
+        width = 2
+        if widths:
+            width = widths.most_common(1)[0][0]
+        sentences: list[list[list[str]]] = [[]]
+        for line in lines:
+            cells = draft.cells(line)
+            if not any(cells):
+                sentences.append([])
+            elif len(cells) == width and not _is_mark(line):
+                sentences[-1].append(cells)
+        return cls(has_tabs, width, [sentence for sentence in sentences if sentence])
+
+    def column(self, place: int) -> list[str]:
+        """Return the cells of a column in all sentences."""
+        cells = list[str]()
+        for sentence in self.sentences:
+            cells.extend(line[place] for line in sentence)
+        return cells
+
+
 def recognize(lines: Sequence[str]) -> WordLayout:
     """Recognize how a file with a word a line is laid out, from its first lines."""
-    written = [line for line in lines if line.strip() and not _is_mark(line)]
-    has_tabs = sum("\t" in line for line in written) * 2 > len(written)
-    draft = WordLayout((), "", None, has_tabs)
-    widths = Counter(len(draft.cells(line)) for line in written)
-    width = max(widths, key=lambda size: widths[size], default=2)
-    sentences = _sentences(draft, lines, width)
+    first = _FirstLines.of(lines)
     declared = [line for line in lines if line.startswith(_GLOBAL_COLUMNS)]
     if declared:
         names = declared[0].removeprefix(_GLOBAL_COLUMNS).lower().split()
-        return _as_conllu(sentences, tuple(names))
-    numbers = [cells[0] for sentence in sentences for cells in sentence]
-    if has_tabs and width == len(CONLLU) and all(map(_NUMBER, numbers)):
-        return _as_conllu(sentences, CONLLU)
+        return _as_conllu(first, tuple(names))
+    are_numbered = all(map(_NUMBER, first.column(0)))
+    if first.has_tabs and first.width == len(CONLLU) and are_numbered:
+        return _as_conllu(first, CONLLU)
 
-    names = [str(place + 1) for place in range(width)]
-    word = _num_counting(sentences, width)
-    columns = [
-        [cells[place] for sentence in sentences for cells in sentence]
-        for place in range(width)
-    ]
-    tag = _tag_place(columns, word)
+    names = [str(place) for place in range(1, first.width + 1)]
+    word = _num_counting(first)
+    tag = _tag_place(first, word)
     return WordLayout(
-        tuple(names),
-        names[word],
-        None if tag is None else names[tag],
-        has_tabs,
-        frozenset(columns[-1]),
+        names=tuple(names),
+        word=names[word],
+        tag=None if tag is None else names[tag],
+        has_tabs=first.has_tabs,
+        tags=frozenset(first.column(first.width - 1)),
     )
+
+
+def _written(lines: Sequence[str]) -> list[str]:
+    return [line for line in lines if line.strip() and not _is_mark(line)]
 
 
 def _is_mark(line: str) -> bool:
     return line.startswith(("#", "-DOCSTART-"))
 
 
-def _sentences(
-    layout: WordLayout, lines: Sequence[str], width: int
-) -> list[list[list[str]]]:
-    """Return the sentences of the first lines, without lines of another width."""
-    sentences: list[list[list[str]]] = [[]]
-    for line in lines:
-        cells = layout.cells(line)
-        if not any(cells):
-            sentences.append([])
-        elif len(cells) == width and not _is_mark(line):
-            sentences[-1].append(cells)
-    return [sentence for sentence in sentences if sentence]
-
-
-def _num_counting(sentences: Sequence[Sentence], width: int) -> int:
+def _num_counting(first: _FirstLines) -> int:
     """Return how many of the first columns have no words: they count the words, or are
     the same in all of a sentence, as its number or the name of its document is.
     """
-    longer = [sentence for sentence in sentences if len(sentence) > 1]
+    longer = [sentence for sentence in first.sentences if len(sentence) > 1]
     if not longer:
         return 0
-    for place in range(width - 1):
+    for place in range(first.width - 1):
         columns = [[cells[place] for cells in sentence] for sentence in longer]
-        name_sentences = len(longer) > 1 and all(
-            len(set(each)) == 1 for each in columns
-        )
-        if not name_sentences and not all(map(_counts, columns)):
+        names_sentences = len(longer) > 1 and all(map(_is_constant, columns))
+        if not names_sentences and not all(map(_counts, columns)):
             return place
-    return width - 1
+    return first.width - 1
+
+
+def _is_constant(cells: Sequence[str]) -> bool:
+    return len(set(cells)) == 1
 
 
 def _counts(cells: Sequence[str]) -> bool:
@@ -192,45 +218,44 @@ def _counts(cells: Sequence[str]) -> bool:
     if not all(map(_NUMBER, cells)):
         return False
     numbers = [int(cell) for cell in cells if _WORD_NUMBER(cell)]
-    return bool(numbers) and numbers == list(
-        range(numbers[0], numbers[0] + len(numbers))
-    )
+    if not numbers:
+        return False
+    start = numbers[0]
+    return numbers == list(range(start, start + len(numbers)))
 
 
-def _tag_place(columns: Sequence[Sequence[str]], word: int) -> int | None:
+def _tag_place(first: _FirstLines, word: int) -> int | None:
     """Return the column of the tags: the last one, or the last that marks entities.
 
     If all columns after the word mark entities, the first has the outer ones, as in
     GermEval; a file that does not count its words may have chunks there.
     """
-    after = range(word + 1, len(columns))
+    after = range(word + 1, first.width)
     if not after:
         return None
-    marking = [place for place in after if are_entities(columns[place])]
+    marking = [place for place in after if are_entities(first.column(place))]
     if word > 0 and len(marking) == len(after):
         return marking[0]
     return marking[-1] if marking else after[-1]
 
 
-def _as_conllu(sentences: Sequence[Sentence], names: tuple[str, ...]) -> WordLayout:
+def _as_conllu(first: _FirstLines, names: tuple[str, ...]) -> WordLayout:
     """Choose the tags of CoNLL-U: a column or key that marks entities, or else the
     parts of speech.
     """
-    lines = [cells for sentence in sentences for cells in sentence]
     values: dict[str, list[str]] = {}
-    for place, name in enumerate(names):
-        values[name] = [cells[place] for cells in lines if len(cells) == len(names)]
+    if first.width == len(names):
+        for place, name in enumerate(names):
+            values[name] = first.column(place)
     keys: dict[str, list[str]] = {}
-    if names[-1] == "misc":
-        for cells in lines:
-            for key, value in _keyed(cells[-1]).items():
+    for cell in values.get("misc", ()):
+        for key, value in _keyed(cell).items():
+            if key not in names:  # one with the name of a column is not told from it
                 keys.setdefault(key, []).append(value)
-    # a key that has the name of a column is not told from it
-    keys = {key: found for key, found in keys.items() if key not in names}
-    marking = [name for name, found in keys.items() if are_entities(found)]
-    marking += [name for name, found in values.items() if are_entities(found)]
-    parts = [name for name in ("upos", "xpos") if {*values.get(name, "_")} > {"_"}]
-    tag = next(iter([*marking, *parts]), names[-1])
+    marking = [name for name, cells in keys.items() if are_entities(cells)]
+    marking += [name for name, cells in values.items() if are_entities(cells)]
+    parts = [name for name in ("upos", "xpos") if set(values.get(name, "_")) != {"_"}]
+    tag = [*marking, *parts, names[-1]][0]
     word = "form" if "form" in names else names[1]
     return WordLayout(names, word, tag, True, keys=tuple(keys), is_conllu=True)
 
@@ -239,27 +264,24 @@ def looks_like_words(lines: Sequence[str], layout: WordLayout) -> bool:
     """Return whether a file of any name has a word and its tag per line: rows of one
     width between blank lines, without spaces in words, with tags that repeat.
     """
-    written = [line for line in lines if line.strip() and not _is_mark(line)]
-    fitting = [line for line in written if len(layout.cells(line)) == len(layout.names)]
-    if layout.tag is None or len(fitting) * 20 < len(written) * 19:
+    first = _FirstLines.of(lines)
+    num_fitting = sum(map(len, first.sentences))
+    if layout.tag is None or num_fitting < _SURE * len(_written(lines)):
         return False
-    sentences = _sentences(layout, lines, len(layout.names))
-    rows = [layout.row(sentence) for sentence in sentences]
-    words = list(chain.from_iterable(_texts(row, "tokens") for row in rows))
-    tags = list(chain.from_iterable(_texts(row, "tags") for row in rows))
-    if len(words) < 2 * len(rows) or sum(" " in word for word in words) * 20 > len(
-        words
-    ):
+    words = list[str]()
+    tags = list[str]()
+    for sentence in first.sentences:
+        row = layout.row(sentence)
+        words.extend(row["tokens"])
+        tags.extend(row["tags"])
+    num_sentences = len(first.sentences)
+    num_spaced = sum(" " in word for word in words)
+    if len(words) < 2 * num_sentences or num_spaced > (1 - _SURE) * len(words):
         return False
     if are_entities(tags):
         return True
     num_tags = len(set(tags))
-    return len(rows) > 1 and 1 < num_tags <= len(tags) // 3
-
-
-def _texts(row: Row, name: str) -> list[str]:
-    cells = row[name]
-    return cells if isinstance(cells, list) else []
+    return num_sentences > 1 and 1 < num_tags <= len(tags) // 3
 
 
 # ---- reading -------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Check a user's own examples before training, in one pass over each file."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -231,11 +231,9 @@ class _Check:
     train: dict[bytes, str] = field(default_factory=dict)
 
     def report(self) -> DataReport:
-        counts = (
-            {"rows": sum(split.num_rows for split in self.splits)}
-            if self.splits
-            else {}
-        )
+        counts = dict[str, int]()
+        if self.splits:
+            counts["rows"] = sum(split.num_rows for split in self.splits)
         return DataReport(
             self.found.report(), counts, tuple(self.notes), tuple(self.splits)
         )
@@ -271,141 +269,232 @@ class _Check:
         self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool
     ) -> None:
         """Check the examples of a file."""
-        from litebert.tasks.own.rows import labels_in
-
         name = table.source.name
-        place = table.source.place
         family = reading.family
         is_train = not self.splits
-        examples = self.usable_rows(
-            table, partial(reading.example_of, table, is_labelled=is_labelled)
-        )
-        say = partial(self.found.add, detail=name)
-        labels = Counter[str]()
-        # by texts and answer: the first row, the number of rows
-        seen: dict[bytes, dict[str | None, list[int]]] = {}
-        unknown = None if self.tokenizer is None else UnknownPieces(self.tokenizer)
-        sizes = list[int]()
-        num_rows = num_labelled = first_unknown = first_too_long = 0
+        made_of = partial(reading.example_of, table, is_labelled=is_labelled)
+        examples = self.usable_rows(table, made_of)
+        rows = _Rows(self.found, table, family, {} if is_train else self.train)
+        pieces = None
+        if self.tokenizer is not None:
+            pieces = _Pieces(family, self.tokenizer, self.max_length)
         while group := list(islice(examples, AT_ONCE)):
-            # the pieces of the group
-            if self.tokenizer is not None and unknown is not None:
-                given = [example for _, example in group]
-                for feature in family.features(
-                    given, self.tokenizer, max_length=_WHOLE, training=False
-                ):
-                    # of choices, the longest
-                    number = group[feature.example][0]
-                    size = max(map(len, feature.ids))
-                    sizes.append(size)
-                    if size > self.max_length:
-                        first_too_long = first_too_long or number
-                    if unknown.add(
-                        " ".join(family.texts(given[feature.example])),
-                        [*chain(*feature.ids)],
-                    ):
-                        first_unknown = first_unknown or number
-
-            # its examples, one by one
+            if pieces is not None:
+                pieces.add(group)
             for number, example in group:
-                num_rows += 1
-                where = place(number)
-                texts = family.texts(example)
-                answer = family.expected(example)
-                num_labelled += answer is not None
-                labels.update(family.labels(example))
-                if any("\ufffd" in text for text in texts):
-                    self.found.add("lost character", where, texts[0])
-                if not texts[0] or texts[0].isspace():
-                    self.found.add("empty text", where)
-                    continue
-                # white space makes no difference
-                joined = "\x1f".join(" ".join(text.split()) for text in texts)
-                key = blake2b(
-                    joined.encode("utf-8", "surrogatepass"), digest_size=8
-                ).digest()
-                if not is_train and key in self.train:
-                    say(
-                        "both trained and evaluated on",
-                        where,
-                        f"the same texts as {self.train[key]}",
-                    )
-                answers = seen.setdefault(key, {})
-                others = [
-                    row
-                    for other, row in answers.items()
-                    if None not in (other, answer) and other != answer
-                ]
-                if answer in answers:
-                    say(
-                        "repeated row",
-                        where,
-                        f"the same as {place(answers[answer][0])}",
-                    )
-                # with the first contradiction, the rows before it contradict, too
-                if others:
-                    before = 0 if len(others) > 1 or answer in answers else others[0][1]
-                    say(
-                        "contradictory labels",
-                        where,
-                        f"differs from {place(others[0][0])}",
-                        times=1 + before,
-                    )
-                answers.setdefault(answer, [number, 0])[1] += 1
+                rows.add(number, example)
 
         # what needs all rows
-        if num_rows and not num_labelled:
-            say("no labels", name, times=num_rows)
+        if rows.number and not rows.num_labelled:
+            self.found.add("no labels", name, detail=name, times=rows.number)
         lengths = None
-        if sizes and unknown is not None:
-            # lengths that occur, not means of two lengths
-            median, share_95, longest = map(
-                int, np.quantile(sizes, [0.5, 0.95, 1], method="inverted_cdf")
-            )
-            num_too_long = sum(size > self.max_length for size in sizes)
-            counts = num_too_long, unknown.num_pieces, unknown.num_unknown
-            lengths = LengthReport(
-                self.max_length,
-                float(np.mean(sizes)),
-                median,
-                share_95,
-                longest,
-                *counts,
-            )
-            if num_too_long and family.head.record.reads == "pooled":
-                example = f"{num_too_long / num_rows:.2%} of rows lose their end"
-                say("too long", place(first_too_long), example, times=num_too_long)
-            if unknown.dropped:
-                say("dropped mark", name, unknown.dropped, times=unknown.num_dropped)
-            if unknown.has_unknown:
-                say(
-                    "unknown piece",
-                    place(first_unknown),
-                    str(unknown),
-                    times=unknown.num_unknown,
-                )
-        self.splits.append(
-            SplitReport(name, num_rows, dict(sorted(labels.items())), lengths)
-        )
+        if pieces is not None and pieces.sizes:
+            lengths = pieces.report()
+            pieces.say(self.found, table, rows.number)
+        labels = dict(sorted(rows.labels.items()))
+        self.splits.append(SplitReport(name, rows.number, labels, lengths))
         if is_train:
-            self.train = {
-                key: place(next(iter(answers.values()))[0])
-                for key, answers in seen.items()
-            }
-        cases = Counter(map(str.casefold, labels))
-        for label, count in (
-            sorted(labels.items()) if is_train and family.head.labels else ()
-        ):
-            if len(parts := labels_in(label, label)) > 1 and labels.keys() >= {*parts}:
+            self.train = rows.places()
+        if is_train and family.head.labels:
+            self._add_labels(name, rows)
+
+    def _add_labels(self, name: str, rows: "_Rows") -> None:
+        """Find labels that may be mistakes, and those with too few or too many rows."""
+        from litebert.tasks.own.rows import labels_in
+
+        labels = rows.labels
+        num_alike = Counter(map(str.casefold, labels))
+        for label, count in sorted(labels.items()):
+            parts = labels_in(label, label)
+            if len(parts) > 1 and labels.keys() >= set(parts):
                 self.found.add("joined labels", name, label, times=count)
-            if cases[label.casefold()] > 1 or label.lower() in (*MISSING, *NO_LABEL):
+            is_no_label = label.lower() in (*MISSING, *NO_LABEL)
+            if is_no_label or num_alike[label.casefold()] > 1:
                 self.found.add("doubtful label", name, label, times=count)
+            share = count / rows.number
             if count < RARE:
                 self.found.add("rare label", name, f"{label}: {count}")
-            elif count / num_rows > MOST and num_labelled == labels.total():
-                say(
+            elif share > MOST and rows.num_labelled == labels.total():
+                self.found.add(
                     "one label in most rows",
                     name,
-                    f"{label}: {count / num_rows:.1%}",
+                    f"{label}: {share:.1%}",
+                    detail=name,
                     times=count,
                 )
+
+
+class _Pieces:
+    """The pieces of a file's examples: how many each has, and what the vocabulary cannot
+    read.
+    """
+
+    def __init__(
+        self, family: "Family[Any, Any]", tokenizer: Tokenizer, max_length: int
+    ) -> None:
+        self._family = family
+        self._tokenizer = tokenizer
+        self._max_length = max_length
+        self._unknown = UnknownPieces(tokenizer)
+        self._first_unknown = 0  # the number of its row
+        self._first_too_long = 0
+        self.sizes = list[int]()
+
+    def add(self, group: Sequence[tuple[int, Any]]) -> None:
+        """Count the pieces of examples, given with the numbers of their rows."""
+        examples = [example for _, example in group]
+        features = self._family.features(
+            examples, self._tokenizer, max_length=_WHOLE, training=False
+        )
+        for feature in features:
+            number, example = group[feature.example]
+            size = max(map(len, feature.ids))  # of choices, the longest
+            self.sizes.append(size)
+            if size > self._max_length:
+                self._first_too_long = self._first_too_long or number
+            text = " ".join(self._family.texts(example))
+            if self._unknown.add(text, [*chain(*feature.ids)]):
+                self._first_unknown = self._first_unknown or number
+
+    @property
+    def num_too_long(self) -> int:
+        return sum(size > self._max_length for size in self.sizes)
+
+    def report(self) -> LengthReport:
+        """Return the lengths."""
+        # lengths that occur, not means of two lengths
+        shares = np.quantile(self.sizes, [0.5, 0.95, 1], method="inverted_cdf")
+        median, share_95, longest = map(int, shares)
+        return LengthReport(
+            max_length=self._max_length,
+            mean=float(np.mean(self.sizes)),
+            median=median,
+            share_95=share_95,
+            longest=longest,
+            num_too_long=self.num_too_long,
+            num_pieces=self._unknown.num_pieces,
+            num_unknown=self._unknown.num_unknown,
+        )
+
+    def say(self, found: Findings, table: TableFile, num_rows: int) -> None:
+        """Add what is wrong with the pieces to the findings."""
+        name = table.source.name
+        place = table.source.place
+        unknown = self._unknown
+        if self.num_too_long and self._family.head.record.reads == "pooled":
+            found.add(
+                "too long",
+                place(self._first_too_long),
+                f"{self.num_too_long / num_rows:.2%} of rows lose their end",
+                detail=name,
+                times=self.num_too_long,
+            )
+        if unknown.dropped:
+            found.add(
+                "dropped mark",
+                name,
+                unknown.dropped,
+                detail=name,
+                times=unknown.num_dropped,
+            )
+        if unknown.has_unknown:
+            found.add(
+                "unknown piece",
+                place(self._first_unknown),
+                str(unknown),
+                detail=name,
+                times=unknown.num_unknown,
+            )
+
+
+@dataclass
+class _Seen:
+    """The rows with the same texts and answer: the number of the first, and how many."""
+
+    first: int
+    number: int = 0
+
+
+class _Rows:
+    """The rows of a file one by one: their labels, and which repeat or contradict
+    others; `train` has the places of the training rows by their texts.
+    """
+
+    def __init__(
+        self,
+        found: Findings,
+        table: TableFile,
+        family: "Family[Any, Any]",
+        train: Mapping[bytes, str],
+    ) -> None:
+        self._found = found
+        self._place = table.source.place
+        self._say = partial(found.add, detail=table.source.name)
+        self._family = family
+        self._train = train
+        # by texts and answer
+        self._seen: dict[bytes, dict[str | None, _Seen]] = {}
+        self.number = 0
+        self.num_labelled = 0
+        self.labels = Counter[str]()
+
+    def places(self) -> dict[bytes, str]:
+        """Return the place of the first row with each text."""
+        places = dict[bytes, str]()
+        for key, answers in self._seen.items():
+            first = next(iter(answers.values()))
+            places[key] = self._place(first.first)
+        return places
+
+    def add(self, number: int, example: Any) -> None:
+        """Count a row, and compare it with those before it."""
+        self.number += 1
+        where = self._place(number)
+        texts = self._family.texts(example)
+        answer = self._family.expected(example)
+        self.num_labelled += answer is not None
+        self.labels.update(self._family.labels(example))
+        if any("\ufffd" in text for text in texts):
+            self._found.add("lost character", where, texts[0])
+        if not texts[0] or texts[0].isspace():
+            self._found.add("empty text", where)
+            return
+        key = _hash_texts(texts)
+        if key in self._train:
+            example_row = f"the same texts as {self._train[key]}"
+            self._say("both trained and evaluated on", where, example_row)
+        answers = self._seen.setdefault(key, {})
+        if answer in answers:
+            first = self._place(answers[answer].first)
+            self._say("repeated row", where, f"the same as {first}")
+        self._compare(where, answer, answers)
+        answers.setdefault(answer, _Seen(number)).number += 1
+
+    def _compare(
+        self, where: str, answer: str | None, answers: Mapping[str | None, _Seen]
+    ) -> None:
+        """Find rows with the same texts and another answer."""
+        if answer is None:
+            return
+        others = list[_Seen]()
+        for other, seen in answers.items():
+            if other not in (None, answer):
+                others.append(seen)
+        if not others:
+            return
+        # with the first contradiction, the rows before it contradict, too
+        is_first = len(others) == 1 and answer not in answers
+        before = others[0].number if is_first else 0
+        self._say(
+            "contradictory labels",
+            where,
+            f"differs from {self._place(others[0].first)}",
+            times=1 + before,
+        )
+
+
+def _hash_texts(texts: Sequence[str]) -> bytes:
+    """Return a hash of texts; white space makes no difference."""
+    joined = "\x1f".join(" ".join(text.split()) for text in texts)
+    data = joined.encode("utf-8", "surrogatepass")
+    return blake2b(data, digest_size=8).digest()

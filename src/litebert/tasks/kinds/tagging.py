@@ -21,6 +21,7 @@ from litebert.metrics import mark_entities, require_examples, tagging_measures
 from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
 from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
+from litebert.reading.words import are_entities
 from litebert.tasks.kinds.family import Family, Feature, Output
 from litebert.tasks.kinds.splitting import (
     Span,
@@ -270,7 +271,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
 
     @classmethod
     def are_like(cls, guess: ColumnGuess) -> bool:
-        if _span_column(guess):
+        if _span_column(guess) or _entity_column(guess):
             return True
         tokens = guess.usual("tokens")
         if not tokens:
@@ -286,6 +287,8 @@ class WordRows(RowReading[TagExample, TagAnswer]):
             guess.found["tokens"] = guess.usual("text")
             if not guess.found["tokens"]:
                 guess.require_one("tokens", guess.texts())
+        elif not guess.found.get("tokens") and _entity_column(guess):
+            guess.found["tokens"] = guess.usual("tokens") or guess.usual("text")
         guess.find_usual(("tokens", "tags", "id"))
         if not guess.found["tokens"]:
             guess.require_one("tokens", [])
@@ -304,7 +307,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
             if len(sentences) < SAMPLE_ROWS:
                 sentences.append(_words_in(columns.cell(row, "tokens")))
         labels = in_order(sort_labels(tags), training.labels, training.file)
-        require_labels(labels, training.file, name)
+        require_labels(labels, training.file, name, role="tags")
         note = f"{len(labels)} tags: {', '.join(labels)}"
         if all(label.isdecimal() for label in labels):
             note += "; their names: --label-names O,B-PER,I-PER,..."
@@ -421,6 +424,18 @@ def _span_column(guess: ColumnGuess) -> str | None:
     """
     names = guess.found.get("tags") or guess.names
     return next((name for name in names if _are_spans(guess.cells(name))), None)
+
+
+def _entity_column(guess: ColumnGuess) -> bool:
+    """Return whether cells of the column of tags have a mark of an entity or O for each
+    word, with spaces between.
+    """
+    cells = [
+        text_of(cell) or ""
+        for name in guess.usual("tags")
+        for cell in guess.cells(name)
+    ]
+    return are_entities(tag for cell in cells for tag in cell.split())
 
 
 def _are_spans(cells: Sequence[object]) -> bool:

@@ -125,7 +125,7 @@ def _require_labels(
     if columns.all(role):
         return
     advice = f"--column {role}=NAME; numbers have no units and no commas: 1234.5"
-    if len(table.columns) == 1:
+    if len(table.columns) == 1 and table.has_header is not None:
         advice = "put commas, semicolons, tabs or bars between the text and its label"
     raise LitebertError(
         "LB-861",

@@ -13,6 +13,7 @@ from litebert.reading.tables import Row
 from litebert.tasks.own.cells import (
     are_dates,
     are_labels,
+    has_list,
     have_words,
     label_of,
     list_of,
@@ -191,7 +192,8 @@ class ColumnGuess:
         return tuple(marks) if len(marks) > 2 and len(has_both) > 1 else ()
 
     def _has_marks(self, name: str) -> bool:
-        return all(mark_of(cell) in (0, 1) for cell in self.cells(name))
+        cells = self.cells(name)
+        return not has_list(cells) and all(mark_of(cell) in (0, 1) for cell in cells)
 
     def choices(self) -> Names:
         """Return the columns of choices: one of lists or objects, or columns that are

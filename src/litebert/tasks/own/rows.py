@@ -231,7 +231,12 @@ def first_number(labels: Collection[str], names: Sequence[str]) -> int | None:
 
 
 def require_labels(
-    labels: Sequence[str], place: str, column: str, *, fewest: int = 2
+    labels: Sequence[str],
+    place: str,
+    column: str,
+    *,
+    fewest: int = 2,
+    role: Role = "label",
 ) -> None:
     """Check that there are enough labels, so that something can be learned."""
     if len(labels) < fewest:
@@ -240,7 +245,7 @@ def require_labels(
             "LB-856",
             f"{place}: column {column} has only one label",
             received=received,
-            next="--column label=NAME with another column",
+            next=f"--column {role}=NAME with another column",
         )
 
 
@@ -291,8 +296,8 @@ def guess_columns(
                 expected=f"one of {roles}, as these rows look like {reading.what}",
                 next="omit this choice; or name the problem: --problem NAME",
             )
-    reading.guess(guess)
     guess.find_split()
+    reading.guess(guess)
     found: dict[Role, Names] = {}
     for role in (*reading.roles, *OF_ALL_KINDS):
         if guess.found.get(role):

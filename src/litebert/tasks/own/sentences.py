@@ -7,7 +7,7 @@ that is the same in all of their rows; or by blank lines between them.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby, islice, pairwise
+from itertools import islice, pairwise
 
 from litebert.errors import LitebertError, RequestError
 from litebert.reading.tables import Row, Scanned
@@ -88,7 +88,9 @@ class WordRowSample:
     @property
     def has_gaps(self) -> bool:
         """Whether blank lines divide the rows into sentences of several words."""
-        num_gaps = sum(after > before + 1 for before, after in pairwise(self.numbers))
+        num_gaps = 0
+        for before, after in pairwise(self.numbers):
+            num_gaps += after > before + 1
         return 0 < num_gaps * 2 <= len(self.numbers)
 
     def word_column(self, *, but: str | None) -> str | None:
@@ -97,66 +99,76 @@ class WordRowSample:
         """
         if len(self.rows) < FEWEST_ROWS:
             return None
-        wordy = [name for name in self.columns if name != but and self._has_words(name)]
-        usual = [name for name in wordy if normalize_name(name) in NAMES["word"]]
-        if usual:
-            return usual[0]
-        marks = [name for name in self.columns if are_entities(self.texts(name))]
-        if not marks:
-            return None
-        candidates = [name for name in wordy if name not in marks]
-        return next((name for name in candidates if not self._separates(name)), None)
+        candidates = list[str]()
+        for name in self.columns:
+            if name == but or not self._has_words(name):
+                continue
+            if normalize_name(name) in NAMES["word"]:
+                return name
+            candidates.append(name)
+        marking = self._marking_columns(self.columns)
+        for name in candidates if marking else ():
+            if name not in marking and not self._separates(name):
+                return name
+        return None
 
     def _has_words(self, column: str) -> bool:
-        cells = [row.get(column) for row in self.rows]
-        words = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
-        single = [word for word in words if len(word.split()) == 1]
-        are_numbers = all(number_of(word) is not None for word in single)
-        return len(single) >= _SINGLE * len(cells) and not are_numbers
+        """Return whether nearly all cells are one word, and not all are numbers."""
+        words = [text for text in self.texts(column) if len(text.split()) == 1]
+        are_words = any(number_of(word) is None for word in words)
+        return are_words and len(words) >= _SINGLE * len(self.rows)
+
+    def _marking_columns(self, columns: Iterable[str]) -> list[str]:
+        return [name for name in columns if are_entities(self.texts(name))]
 
     def tag_column(self, word: str) -> str | None:
         """Return the column of tags: the last that marks entities, or the first with a
         usual name.
         """
         others = [name for name in self.columns if name != word]
-        marking = [name for name in others if are_entities(self.texts(name))]
+        marking = self._marking_columns(others)
         if marking:
             return marking[-1]
         usual = {normalize_name(name): name for name in reversed(others)}
-        return next((usual[name] for name in NAMES["tags"] if name in usual), None)
+        for name in NAMES["tags"]:
+            if name in usual:
+                return usual[name]
+        return None
 
     def sentence_column(self, *, but: Sequence[str | None]) -> str | None:
         """Return the column that tells sentences apart: of those that do, the one with a
         usual name, or else the one with the most sentences.
         """
-        free = [name for name in self.columns if name not in but]
-        usual = [name for name in free if normalize_name(name) in NAMES["sentence"]]
-        for name in usual:
-            if self._num_sentences(name) < len(self.rows):
+        separating = list[str]()
+        for name in self.columns:
+            if name in but:
+                continue
+            is_usual = normalize_name(name) in NAMES["sentence"]
+            if is_usual and self._num_sentences(name) < len(self.rows):
                 return name
-        separating = [name for name in free if self._separates(name)]
+            if self._separates(name):
+                separating.append(name)
         return max(separating, key=self._num_sentences, default=None)
 
     def _num_sentences(self, column: str) -> int:
-        return sum(1 for _ in groupby(_filled(self.texts(column))))
+        """Count the runs of one value; an empty cell is like the one above it."""
+        number = 0
+        last = None
+        for cell in self.texts(column):
+            if cell and cell != last:
+                number += 1
+                last = cell
+        return number
 
     def _separates(self, column: str) -> bool:
         """Return whether each value stands in rows that follow one another, and in
         several, or in the first of them only.
         """
         cells = self.texts(column)
+        values = {cell for cell in cells if cell}
         num_sentences = self._num_sentences(column)
-        values = set(cells) - {""}
         has_each_once = bool(cells[0]) and num_sentences == len(values)
         return has_each_once and 1 < num_sentences <= len(cells) / 2
-
-
-def _filled(cells: Iterable[str]) -> Iterator[str]:
-    """Yield the cells; an empty one is like the one above it."""
-    last = ""
-    for cell in cells:
-        last = cell or last
-        yield last
 
 
 def _endless(table: TableFile, word: str) -> LitebertError:
@@ -174,24 +186,28 @@ def _scan_sentences(
     table: TableFile, word: str, tag: str | None, sentence: str | None
 ) -> Iterator[Scanned]:
     """Yield each sentence as a row of lists, numbered by its first word."""
-    collected = list[tuple[int, Row]]()
+    first = 0
+    last = 0
+    rows = list[Row]()
     name = ""
     for number, row in table.scan():
         if isinstance(row, LitebertError):
             yield number, row
             continue
-        if sentence is None:
-            begins = bool(collected) and number > collected[-1][0] + 1
-        else:
+        begins = number > last + 1
+        if sentence is not None:
             cell = name_of(row.get(sentence)) or name
-            begins = bool(collected) and cell != name
+            begins = cell != name
             name = cell
-        if begins:
-            yield collected[0][0], _sentence([row for _, row in collected], word, tag)
-            collected = []
-        collected.append((number, row))
-    if collected:
-        yield collected[0][0], _sentence([row for _, row in collected], word, tag)
+        if begins and rows:
+            yield first, _sentence(rows, word, tag)
+            rows = []
+        if not rows:
+            first = number
+        rows.append(row)
+        last = number
+    if rows:
+        yield first, _sentence(rows, word, tag)
 
 
 def _sentence(rows: Sequence[Row], word: str, tag: str | None) -> Row:
