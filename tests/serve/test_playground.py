@@ -215,7 +215,7 @@ def test_an_answer_is_marked_a_curve_has_a_point_for_each_join_and_a_text_is_fou
     )
     page = ask(
         open_page("/#order"),
-        text="Anna left. Bert came. Then Clara slept. It was night.",
+        first="Anna left. Bert came. Then Clara slept. It was night.",
     )
     assert page.locator("svg circle").count() == 3
     assert page.locator(".sentences li:not(.join)").count() == 4

@@ -3,7 +3,7 @@ GLUE.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
@@ -44,7 +44,10 @@ from litebert.train.sources import Sources
 # whatever needs torch is imported where it is used: `litebert evaluate --help` loads
 # none
 if TYPE_CHECKING:
+    from litebert.folder import ModelFolder
     from litebert.inference.finetuned import Finetuned
+    from litebert.nn import AlbertForPretraining
+    from litebert.objectives.sequences import PretrainingBatch
     from litebert.runs import AnswerRow
     from litebert.tasks.kinds.family import Dataset
 
@@ -95,13 +98,20 @@ class Evaluation:
         return "\n".join(lines)
 
 
-# which each kind of evaluation uses, besides those of all; any other is refused
-_OPTIONS = {
-    "a fine-tuned model": ("split", "task", "columns", "device", "precision", "depth"),
-    "a pretrained model": ("columns", "device", "precision"),
-    "a measure without fine-tuning": ("on", "limit", "device", "precision"),
-    "a prediction file": ("predictions", "null_odds"),
+# What can be evaluated, and the options that each uses besides those of all.
+FINE_TUNED = "a fine-tuned model"
+PRETRAINED = "a pretrained model"
+WITHOUT_TUNING = "a measure without fine-tuning"
+PREDICTIONS = "a prediction file"
+OPTIONS = {
+    FINE_TUNED: ("split", "task", "columns", "device", "precision", "depth"),
+    PRETRAINED: ("columns", "device", "precision"),
+    WITHOUT_TUNING: ("on", "limit", "device", "precision"),
+    PREDICTIONS: ("predictions", "null_odds"),
 }
+OF_ALL = ("models", "data", "quiet")
+# sequences of texts on which a pretrained model is measured
+MAX_SEQUENCES = 1_024
 
 
 @checked
@@ -149,40 +159,12 @@ def evaluate(
     litebert evaluate models/mine --on sts --data STS-B/dev.tsv
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
-    given = dict(locals())
+    arguments = dict(locals())
     chosen = paths(models)
-    if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
-        received = format_count(len(chosen), "model")
-        if predictions is not None:
-            received += f" and the predictions {predictions}"
-        what = "give one model, or --predictions FILE"
-        expected = "a run or several; with --on, a single one"
-        raise LitebertError(
-            "LB-525",
-            what,
-            received=received,
-            expected=expected,
-            next="litebert evaluate --help",
-        )
+    _require_one_thing(chosen, predictions, on)
     run = Run.of(chosen[0]) if chosen else None
-    kind = "a fine-tuned model"
-    if predictions is not None:
-        kind = "a prediction file"
-    elif on is not None:
-        kind = "a measure without fine-tuning"
-    elif len(chosen) == 1 and (run.kind == "pretraining" if run else task is None):
-        kind = "a pretrained model"
-    for name, value in given.items():
-        is_used = name in ("models", "data", "quiet", *_OPTIONS[kind]) and not (
-            name == "task" and run
-        )
-        if not is_used and value not in (None, (), [], "auto"):
-            flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
-            nothing = f"{flag} has no effect on {kind}"
-            received = f"{flag} for {kind}"
-            raise RequestError(
-                "LB-916", nothing, received=received, next=f"omit {flag}"
-            )
+    kind = _kind_of(run, arguments, len(chosen))
+    _refuse_unused(arguments, kind, run)
     if data is None and (on or run is None):
         raise LitebertError(
             "LB-526",
@@ -191,17 +173,20 @@ def evaluate(
         )
     words = column_words(columns)
     with as_file(data) as file:
-        if kind == "a fine-tuned model":
-            how = {
-                "task": task,
-                "columns": words,
-                "device": device,
-                "precision": precision,
-                "depth": depth,
-            }
-            return _evaluate_finetuned(chosen, file, split, quiet, **how)
-        if kind == "a pretrained model":
+        if kind == PRETRAINED:
             return _evaluate_pretrained(chosen[0], file, words, device, precision)
+        if kind == FINE_TUNED:
+            return _evaluate_finetuned(
+                chosen,
+                file,
+                split,
+                quiet,
+                task=task,
+                columns=words,
+                device=device,
+                precision=precision,
+                depth=depth,
+            )
         assert file is not None
         if on is not None:
             from litebert.inference.measures import MEASURES
@@ -214,6 +199,59 @@ def evaluate(
         assert predictions is not None
         measures = score_predictions(Path(file), Path(predictions), null_odds=null_odds)
         return Evaluation({"predictions": measures})
+
+
+def _require_one_thing(
+    models: Sequence[str], predictions: str | Path | None, on: str | None
+) -> None:
+    """Raise unless there are models or a file of predictions; without fine-tuning, one
+    model.
+    """
+    is_one = (predictions is None) == bool(models)
+    if is_one and (on is None or len(models) == 1):
+        return
+    received = format_count(len(models), "model")
+    if predictions is not None:
+        received += f" and the predictions {predictions}"
+    raise LitebertError(
+        "LB-525",
+        "give one model, or --predictions FILE",
+        received=received,
+        expected="a run or several; with --on, a single one",
+        next="litebert evaluate --help",
+    )
+
+
+def _kind_of(run: Run | None, arguments: Mapping[str, Any], num_models: int) -> str:
+    """Return what is to be evaluated; a model folder without its run is a fine-tuned
+    one if its task is named.
+    """
+    if arguments["predictions"] is not None:
+        return PREDICTIONS
+    if arguments["on"] is not None:
+        return WITHOUT_TUNING
+    if num_models > 1:
+        return FINE_TUNED
+    if run is not None:
+        return PRETRAINED if run.kind == "pretraining" else FINE_TUNED
+    return PRETRAINED if arguments["task"] is None else FINE_TUNED
+
+
+def _refuse_unused(arguments: Mapping[str, Any], kind: str, run: Run | None) -> None:
+    """Raise for an option that has no effect; the task of a run is known."""
+    used = {*OF_ALL, *OPTIONS[kind]}
+    if run is not None:
+        used.discard("task")
+    for name, value in arguments.items():
+        if name in used or value in (None, (), [], "auto"):
+            continue
+        flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
+        raise RequestError(
+            "LB-916",
+            f"{flag} has no effect on {kind}",
+            received=f"{flag} for {kind}",
+            next=f"omit {flag}",
+        )
 
 
 def _evaluate_finetuned(
@@ -272,8 +310,6 @@ def _evaluate_pretrained(
     from litebert.fast import refuse_non_finite
     from litebert.folder import fill_gaps, read_folder
     from litebert.inference.finetuned import precision_of, recorded_config
-    from litebert.nn import AlbertForPretraining
-    from litebert.tasks.own.columns import chosen_columns
     from litebert.tasks.pretraining import Pretraining
 
     run = Run.of(path)
@@ -282,72 +318,84 @@ def _evaluate_pretrained(
     device = choose_device(device_name)
     dtype = device.dtype(precision or precision_of(config))
     loaded = read_folder(folder, dtype=dtype)
-    of_order = {
-        name
-        for name in loaded.missing
-        if name.startswith(("sentence_order.", "albert.pooler."))
-    }
-    if (
-        not isinstance(loaded.network, AlbertForPretraining)
-        or loaded.missing - of_order
-    ):
-        what = f"{folder} lacks the masked-LM head"
-        received = ", ".join(sorted(loaded.missing)[:5]) or "another head"
-        advice = (
-            "choose a pretrained model; for a fine-tuned one, name its run, or add"
-            " --task mrpc or whichever it is"
-        )
-        raise LitebertError("LB-927", what, received=received, next=advice)
+    network = _require_pretrained(folder, loaded)
+    lacks_order = bool(loaded.missing)
     fill_gaps(loaded)  # the logits of a missing head are computed, but not measured
-    move_network(loaded.network, device)
-    refuse_non_finite(loaded.network)
-    said: tuple[str, ...] = ()
+    move_network(network, device)
+    refuse_non_finite(network)
+    doubts: tuple[str, ...] = ()
     if data is None:
         assert config is not None
         held_out = Sources.open(config).evaluation(config)
-    else:  # with the objective of the run, if there is one
-        longest = min(loaded.network.config.max_position_embeddings, 512)
-        objective = (
-            ObjectiveConfig(max_seq_length=longest)
-            if config is None
-            else config.objective
-        )
-        if of_order:
+    else:
+        longest = min(network.config.max_position_embeddings, 512)
+        objective = ObjectiveConfig(max_seq_length=longest)
+        if config is not None:
+            objective = config.objective
+        if lacks_order:
             objective = objective.model_copy(update={"sentence": "none"})
-        chosen = chosen_columns(
-            each if "=" in each else f"text={each}" for each in columns
-        )
-        (column,) = chosen.all("text") or ("text",)
-        with tempfile.TemporaryDirectory() as scratch:
-            built = build_corpus(
-                [str(data)],
-                tokenizer=folder,
-                output=f"{scratch}/corpus",
-                column=column,
-                workers=1,
-            )
-            # the same sequences and masks for every model with the same vocabulary
-            settings = LoaderSettings(
-                Tokenizer.load(folder),
-                objective,
-                batch_size=32,
-                seed=12_345,
-                purpose="evaluation",
-            )
-            loader = CorpusLoader(Corpus.open(built.path).shards, settings)
-            held_out = list(loader.once(1_024))
-            if loader.epoch_size > 1_024:
-                said = (
-                    (
-                        f"only 1,024 of {loader.epoch_size:,} sequences were measured,"
-                        " drawn at random"
-                    ),
-                )
+        held_out, num_sequences = _sequences_of(data, columns, folder, objective)
+        if num_sequences > MAX_SEQUENCES:
+            doubt = f"only {MAX_SEQUENCES:,} of {num_sequences:,} sequences were"
+            doubts = (f"{doubt} measured, drawn at random",)
     train = TrainConfig(
         micro_batch_size=config.train.micro_batch_size if config else None
     )
-    measures = Pretraining(loaded.network, held_out=held_out, train=train).evaluate()
-    return Evaluation({"held out" if data is None else "texts": measures}, doubts=said)
+    measures = Pretraining(network, held_out=held_out, train=train).evaluate()
+    name = "held out" if data is None else "texts"
+    return Evaluation({name: measures}, doubts=doubts)
+
+
+def _require_pretrained(folder: Path, loaded: "ModelFolder") -> "AlbertForPretraining":
+    """Return the network of a model with a masked-LM head, which may lack that of
+    sentence order.
+    """
+    from litebert.nn import AlbertForPretraining
+
+    of_order = ("sentence_order.", "albert.pooler.")
+    lacking = {name for name in loaded.missing if not name.startswith(of_order)}
+    if not lacking and isinstance(loaded.network, AlbertForPretraining):
+        return loaded.network
+    raise LitebertError(
+        "LB-927",
+        f"{folder} lacks the masked-LM head",
+        received=", ".join(sorted(loaded.missing)[:5]) or "another head",
+        next="choose a pretrained model; for a fine-tuned one, name its run, or add"
+        " --task mrpc or whichever it is",
+    )
+
+
+def _sequences_of(
+    data: str | Path,
+    columns: Sequence[str],
+    folder: Path,
+    objective: ObjectiveConfig,
+) -> "tuple[list[PretrainingBatch], int]":
+    """Return batches of texts, and how many sequences the texts have.
+
+    The sequences and masks are the same for every model with the same vocabulary.
+    """
+    from litebert.tasks.own.columns import chosen_columns
+
+    words = [word if "=" in word else f"text={word}" for word in columns]
+    (column,) = chosen_columns(words).all("text") or ("text",)
+    with tempfile.TemporaryDirectory() as scratch:
+        built = build_corpus(
+            [str(data)],
+            tokenizer=folder,
+            output=f"{scratch}/corpus",
+            column=column,
+            workers=1,
+        )
+        settings = LoaderSettings(
+            Tokenizer.load(folder),
+            objective,
+            batch_size=32,
+            seed=12_345,
+            purpose="evaluation",
+        )
+        loader = CorpusLoader(Corpus.open(built.path).shards, settings)
+        return list(loader.once(MAX_SEQUENCES)), loader.epoch_size
 
 
 # ---- predictions ---------------------------------------------------------------------

@@ -11,12 +11,10 @@ more memory. Whatever needs torch is imported where it is used, so that `liteber
 """
 
 import logging
-import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
@@ -30,7 +28,7 @@ from litebert.answers import Results
 from litebert.config import Backend, Pooling, Precision
 from litebert.errors import LitebertError, RequestError, say
 from litebert.inference import inputs
-from litebert.inference.inputs import MASK, Texts
+from litebert.inference.inputs import Texts
 from litebert.inference.verb import TASK, Verb
 from litebert.metrics import named_entities
 from litebert.plugins import TASK_KINDS, VERBS
@@ -47,11 +45,6 @@ log = logging.getLogger("litebert")
 # the longest text for `fill`, `tag`, `score` and `order`: their answers grow with the
 # text
 MAX_CHARACTERS = 1_000_000
-# blanks for which the probabilities of all pieces are in memory: 30 MB with 30,000
-# pieces
-_BLANKS_AT_ONCE = 256
-# copies of texts, each with one piece masked, in memory at once: 20 MB
-_COPIES_AT_ONCE = 4_096
 # windows in memory at once; a context of 33,000 tokens has about this many
 _WINDOWS_AT_ONCE = 256
 
@@ -172,93 +165,12 @@ class Model:
         over its blanks. In a long text only the part around the blanks is read. Like
         `score`, `tag` and `order` of one text, this takes at most a million characters.
         """
-        import torch
+        from litebert.inference.filling import fill_texts
 
         network, texts = self.begin("fill", text, is_bounded=True)
-        tokenizer = self.tokenizer
-        top = inputs.require_count(top, "top")
-        encoded = [ids for ids, _ in inputs.encode_blanks(tokenizer, texts)]
-        room = network.config.max_position_embeddings - 2
-        for number, ids in enumerate(encoded):
-            blanks = [
-                place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id
-            ]
-            if not blanks:
-                what = "there is no [MASK] in this text"
-                raise LitebertError(
-                    "LB-610",
-                    what,
-                    received=texts[number],
-                    next=f"litebert {VERBS['fill'].in_shell}",
-                )
-            if len(ids) > room:
-                encoded[number] = ids[inputs.window(blanks, len(ids), room)]
-
-        found: list[Results[answers.Filling]] = [Results()] * len(texts)
-        for rows, batch in inputs.frame_batches(network, tokenizer, encoded):
-            # of each blank, the likeliest pieces, with probabilities
-            blanks_found = list[list[tuple[int, float]]]()
-            with torch.inference_mode():
-                num_blanks = sum(encoded[n].count(tokenizer.mask_id) for n in rows)
-                is_blank = batch.ids == tokenizer.mask_id
-                places = self.device.indices(is_blank, num_blanks)
-                # (blanks, hidden)
-                hidden = network.albert(batch, places)
-                table = network.albert.embedding.word.weight
-                for part in hidden.split(_BLANKS_AT_ONCE):
-                    # (blanks, vocab): some models have more rows than pieces, for speed
-                    logits = network.masked_lm(part, table)[
-                        :, : tokenizer.vocab_size
-                    ].float()
-                    # A word can be spelt by two pieces, the one that begins a word and
-                    # the one that continues it ("▁he" and "he"): their probabilities
-                    # are added. Special pieces and a lone "▁" are not words.
-                    alike = self.device.copy(torch.from_numpy(tokenizer.first_alike))
-                    logits[
-                        :, [*tokenizer.special_ids, *tokenizer.textless_ids]
-                    ] = -torch.inf
-                    likely = torch.zeros_like(logits).index_add_(
-                        1, alike, logits.softmax(-1)
-                    )
-                    best = likely.topk(min(top, logits.shape[1]))
-                    for pieces, values in zip(
-                        best.indices.tolist(), best.values.tolist(), strict=True
-                    ):
-                        blanks_found.append(
-                            [
-                                (id_, p)
-                                for id_, p in zip(pieces, values, strict=True)
-                                if p > 0
-                            ]
-                        )
-
-            # the blanks of a batch are in the order of its rows
-            left = iter(blanks_found)
-            for row in rows:
-                # Blanks are independent, so the best combinations of pieces extend the
-                # best shorter ones. If the i-th shorter one takes the j-th piece, i x j
-                # - 1 combinations are better, so j ends at top / i.
-                beams: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
-                for blank in islice(left, encoded[row].count(tokenizer.mask_id)):
-                    longer = [
-                        ((*chosen, id_), so_far * p)
-                        for i, (chosen, so_far) in enumerate(beams, 1)
-                        for id_, p in blank[: top // i]
-                    ]
-                    beams = sorted(longer, key=lambda beam: -beam[1])[:top]
-                offsets = tuple(
-                    match.span() for match in re.finditer(re.escape(MASK), texts[row])
-                )
-                between = texts[row].split(MASK)
-                fillings = list[answers.Filling]()
-                for chosen, p in beams:
-                    # "seen" for the word "##seen"
-                    put_in = [*(tokenizer.texts[id_].strip() for id_ in chosen), ""]
-                    words = tuple(tokenizer.decode([id_]) for id_ in chosen)
-                    filled = "".join(chain(*zip(between, put_in, strict=True)))
-                    fillings.append(answers.Filling(filled, words, p, offsets))
-                found[row] = Results(fillings)
-        return found[0] if isinstance(text, str) else Results(found)
+        count = inputs.require_count(top, "top")
+        fillings = fill_texts(network, self.tokenizer, texts, count)
+        return fillings[0] if isinstance(text, str) else Results(fillings)
 
     @overload
     def score(self, text: str) -> answers.Score: ...  # type: ignore[overload-overlap]
@@ -271,52 +183,10 @@ class Model:
         Each piece is masked in turn (Salazar et al. 2020); in a long text, only the
         part around it is read.
         """
-        import torch
+        from litebert.inference.scoring import score_texts
 
         network, texts = self.begin("score", text, is_bounded=True)
-        encodings = [self.tokenizer.encode(each) for each in texts]
-        room = network.config.max_position_embeddings - 2
-        # the log-probability of each piece
-        found = [[0.0] * len(encoding.ids) for encoding in encodings]
-        masked = (
-            (row, place)
-            for row, values in enumerate(found)
-            for place in range(len(values))
-        )
-        while some := list(islice(masked, _COPIES_AT_ONCE)):
-            copies = []
-            for row, place in some:
-                span = inputs.window([place], len(encodings[row].ids), room)
-                copies.append(encodings[row].ids[span])
-                copies[-1][place - span.start] = self.tokenizer.mask_id
-            for numbers, batch in inputs.frame_batches(network, self.tokenizer, copies):
-                chosen = [some[number] for number in numbers]
-                with torch.inference_mode():
-                    is_masked = batch.ids == self.tokenizer.mask_id
-                    places = self.device.indices(is_masked, len(numbers))
-                    hidden = network.albert(batch, places)
-                    table = network.albert.embedding.word.weight
-                    logits = network.masked_lm(hidden, table).float()  # (copies, vocab)
-                    hidden_ids = [encodings[row].ids[place] for row, place in chosen]
-                    labels = self.device.copy(torch.tensor(hidden_ids))
-                    picked = (
-                        logits.log_softmax(-1)
-                        .gather(-1, labels[:, None])
-                        .flatten()
-                        .tolist()
-                    )
-                for (row, place), value in zip(chosen, picked, strict=True):
-                    found[row][place] = value
-
-        scores = list[answers.Score]()
-        for each, encoding, values in zip(texts, encodings, found, strict=True):
-            total = math.fsum(values)
-            perplexity = math.exp(min(700.0, -total / max(1, len(values))))  # per piece
-            words = tuple(
-                answers.WordScore(*word)
-                for word in inputs.sum_by_word(each, encoding.offsets, values)
-            )
-            scores.append(answers.Score(each, total, perplexity, words))
+        scores = score_texts(network, self.tokenizer, texts)
         return scores[0] if isinstance(text, str) else Results(scores)
 
     @overload
@@ -668,97 +538,34 @@ class Model:
         """Return the likeliest spans of all contexts of each question; an item of
         `asked` is (question, contexts).
         """
-        import torch
-
+        from litebert.inference.ranking import rank_spans
         from litebert.tasks.finetuning import outputs_of
-        from litebert.tasks.kinds.spans import (
-            ConditionalSpanAnswering,
-            NullableSpanAnswering,
-            SpanExample,
-            answers_with_spans,
-        )
+        from litebert.tasks.kinds.spans import SpanExample, answers_with_spans
 
-        network, _ = self.begin(
-            "answer",
-            [text for question, contexts in asked for text in (question, *contexts)],
-        )
-        examples = [
-            SpanExample("", str(question), str(text))
-            for question, texts in asked
-            for text in texts
-        ]
+        texts = list[str]()
+        examples = list[SpanExample]()
+        for question, contexts in asked:
+            texts += [question, *contexts]
+            for context in contexts:
+                examples.append(SpanExample("", str(question), str(context)))
+        network, _ = self.begin("answer", texts)
+        count = inputs.require_count(top, "top")
         family = answers_with_spans(network.head_config)
-        top = inputs.require_count(top, "top")
-        parts: list[list[SpanAnswer]] = [[] for _ in examples]
-        windows = family.windows(
-            examples, self.tokenizer, max_length=network.config.max_position_embeddings
-        )
-        while group := list(islice(windows, _WINDOWS_AT_ONCE)):
-            found = family.answers(
-                examples, group, outputs_of(network, family.outputs, group)
-            )
-            for number in {each.example for each in group}:
-                parts[number].append(found[number])
-        merged = (family.merge(of_context) for of_context in parts)
 
-        ranked = []
-        for _, contexts in asked:
-            # the answers of each context
-            best = list(islice(merged, len(contexts)))
-            nothing = None
-            # contexts are taken as independent
-            if isinstance(family, ConditionalSpanAnswering):
-                empty = torch.tensor(
-                    [each.null_score or 0.0 for each in best], dtype=torch.float64
-                ).sigmoid()
-                nothing = float(empty.prod())
-                shares = 1 - empty
-                shares *= (1 - nothing) / (float(shares.sum()) or 1.0)
-            elif isinstance(family, NullableSpanAnswering):
-                # The softmax of the scores of all spans and of [CLS], which is the
-                # lowest of all windows, as within one context.
-                totals = [
-                    each.n_best[0].score - math.log(each.n_best[0].probability)
-                    for each in best
-                ]
-                null = min(family.nulls_of(best), default=math.inf)
-                if null == math.inf:  # no context has a word
-                    null = 0.0
-                every = torch.tensor([null, *totals], dtype=torch.float64)
-                nothing, *of_contexts = every.softmax(0).tolist()
-                shares = torch.tensor(of_contexts, dtype=torch.float64)
-            else:
-                # the share of each context: the softmax of the scores of their best
-                # spans
-                scores = [
-                    max(
-                        (s.score for s in each.n_best if s.stop > s.start),
-                        default=-math.inf,
-                    )
-                    for each in best
-                ]
-                shares = torch.tensor(scores, dtype=torch.float64).softmax(0)
-            spans = [
-                answers.SpanFound(
-                    span.text,
-                    span.start,
-                    span.stop,
-                    share * span.probability,
-                    document,
-                    nothing,
-                )
-                for document, (each, share) in enumerate(
-                    zip(best, shares.tolist(), strict=True)
-                )
-                for span in each.n_best
-                if span.stop > span.start
-            ]
-            if nothing is not None:
-                spans.append(answers.SpanFound("", 0, 0, nothing, 0, nothing))
-            ranked.append(
-                Results(sorted(spans, key=lambda span: -span.probability)[:top])
-            )
-        return ranked
+        # the answers of each window, by example; their windows are read in groups
+        by_window: list[list[SpanAnswer]] = [[] for _ in examples]
+        longest = network.config.max_position_embeddings
+        windows = family.windows(examples, self.tokenizer, max_length=longest)
+        while group := list(islice(windows, _WINDOWS_AT_ONCE)):
+            outputs = outputs_of(network, family.outputs, group)
+            of_examples = family.answers(examples, group, outputs)
+            for number in {window.example for window in group}:
+                by_window[number].append(of_examples[number])
+        merged = map(family.merge, by_window)
+        return [
+            rank_spans(family, list(islice(merged, len(contexts))), count)
+            for _, contexts in asked
+        ]
 
     def explain(
         self, verb: str, *texts: str, answer: str | None = None

@@ -136,6 +136,9 @@ class Verb:
         function = inspect.unwrap(self.call)
         names = {*self.inputs, *self.options}
         written = function.__annotations__
+        for name in self.options:
+            if name not in written:
+                raise TypeError(f"the option {name} of {self.name} needs a type")
         wanted = {name: hint for name, hint in written.items() if name in names}
         # not those of the model and the answer, which may be names for mypy only
         holder = SimpleNamespace(__annotations__=wanted)
@@ -190,6 +193,8 @@ class Verb:
         if self.answers is not None:
             return self.answers(model, rows, **options)
         if self.is_stream:
+            if "texts" not in self.inputs:
+                raise TypeError(f"{self.name} yields, so it must take texts")
             answers: Iterator[Any]
             answers = self.call(model, (row["text"] for row in rows), **options)
             return answers

@@ -129,7 +129,7 @@ def test_a_failed_or_wrong_download_is_named_and_not_kept(
     served = (tmp_path / "served").as_uri()
     failed = dict.fromkeys(
         ("http://127.0.0.1:9/none.tgz", "http://127.0.0.1:9/a b"),
-        r"LB-877[\s\S]*--runtime",
+        r"LB-877[\s\S]*runtime",
     )
     for url, said in (failed | {served: "LB-878: file://"}).items():
         monkeypatch.setattr(web, "URL", url)
