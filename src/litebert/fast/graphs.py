@@ -366,14 +366,17 @@ def attention_graph() -> Kernel:
     """
 
     @lru_cache
-    def compiled(head_size: int, _num_threads: int) -> Compiled:
-        # (sequences, width, heads, head_size), and a mask (sequences, 1, 1, width)
+    def compiled(head_size: int, has_mask: bool, _num_threads: int) -> Compiled:
+        # (sequences, width, heads, head_size)
         inputs = [_input(-1, -1, -1, head_size) for _ in range(3)]
-        mask = _input(-1, 1, 1, -1)
         query, key, value = (ops.transpose(x, [0, 2, 1, 3]) for x in inputs)
+        mask = None
+        if has_mask:  # (sequences, 1, 1, width); adding zeros would take a tenth
+            mask = _input(-1, 1, 1, -1)
+            inputs.append(mask)
         mixed = _attend(query, key, value, head_size, mask)
         mixed = ops.transpose(mixed, [0, 2, 1, 3])
-        return Compiled([mixed], [*inputs, mask], in_bf16=False)
+        return Compiled([mixed], inputs, in_bf16=False)
 
     def attend(
         query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None
@@ -381,12 +384,13 @@ def attention_graph() -> Kernel:
         num_scores = query.shape[1] * query.shape[2] * key.shape[2]
         if num_scores > _MOST_SCORES:
             return F.scaled_dot_product_attention(query, key, value, is_key)
-        mask = torch.zeros(len(key), 1, 1, key.shape[2])
-        if is_key is not None:
-            mask = mask.masked_fill(~is_key, -torch.inf)
-        graph = compiled(query.shape[3], torch.get_num_threads())
         inputs = [x.transpose(1, 2) for x in (query, key, value)]
-        (mixed,) = graph.run(*inputs, mask)
+        if is_key is not None:
+            mask = torch.zeros(is_key.shape)
+            inputs.append(mask.masked_fill_(~is_key, -torch.inf))
+        head_size = query.shape[3]
+        graph = compiled(head_size, is_key is not None, torch.get_num_threads())
+        (mixed,) = graph.run(*inputs)
         return mixed.to(query.dtype).transpose(1, 2)
 
     return attend
