@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from litebert.cli.rows import Reading, find_source
 from litebert.config import Splitting
 from litebert.errors import LitebertError
 from litebert.tasks.check import check_files
@@ -402,3 +403,19 @@ def test_doubtful_places_of_answers_are_counted(write: Write) -> None:
     assert "4 answers without a start in several places" in notes(path)
     rows = [row | {"answer_start": 1} for row in rows]
     assert "4 answers not where the start says" in notes(write("b.jsonl", jsonl(rows)))
+
+
+# ---- files of new texts to be tagged -------------------------------------------------
+
+
+def test_texts_to_be_tagged_stand_in_the_column_of_the_training(write: Write) -> None:
+    path = write("a.csv", "satz;id\nAnna left.;1\n")
+    reading = Reading(("text",), ("text",), trained={"tokens": "satz", "tags": "t"})
+    assert list(reading.rows([find_source(str(path))])) == [(1, {"text": "Anna left."})]
+
+
+def test_words_to_be_tagged_are_for_predict(write: Write) -> None:
+    path = write("a.conll", lines("{word} {tag}"))
+    reading = Reading(("text",), ("text",))
+    with pytest.raises(LitebertError, match=r"LB-944(.|\n)*litebert.predict"):
+        list(reading.rows([find_source(str(path))]))

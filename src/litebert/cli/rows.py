@@ -3,6 +3,7 @@ become the parts of a row.
 """
 
 import os
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -166,8 +167,10 @@ class Reading:
         for synonym, role in SYNONYMS.items():
             if role in self.roles and synonym in columns:
                 names.setdefault(role, synonym)
-        pairs = self.trained.items()
-        usual = {role: name for role, name in pairs if name in columns}
+        trained = dict(self.trained)
+        if "tokens" in trained:  # whose words are those of a text
+            trained["text"] = trained["tokens"]
+        usual = {role: name for role, name in trained.items() if name in columns}
         return names | {role: usual[role] for role in usual if role in self.roles}
 
     def _row(
@@ -211,11 +214,15 @@ class Reading:
                 continue
             only = " only, one per line" if source.kind == ".txt" else ""
             do = "correct" if role in chosen else "add"
+            advice = f"{do} --column {role}=NAME"
+            if "tokens" in columns:
+                file = shlex.quote(source.name)
+                advice = f"litebert predict RUN --data {file} --output answers"
             raise RequestError(
                 "LB-944",
                 f"{source.name} has no column {names.get(role, role)}",
                 received=", ".join(map(str, columns))[:200] + only,
-                next=f"{do} --column {role}=NAME",
+                next=advice,
             )
 
 
