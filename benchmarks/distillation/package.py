@@ -24,7 +24,7 @@ from litebert.files import read_json, write_json, write_text
 from litebert.folder import SentenceVectors, read_folder, write_folder
 from litebert.folder.weights import write_weights
 from litebert.nn import AlbertForPretraining, pool_rows
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer.model_file import ends_in_number_comma
 from litebert.train.checkpoint import mean_model
@@ -108,7 +108,7 @@ def shorten_vocabulary(path: Path) -> None:
 
 def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) -> None:
     """Write the folder; its JSON without indentation, since every byte is shipped."""
-    run = Run.open(runs[-1])
+    run = RunFolder.open(runs[-1])
     out.mkdir(parents=True)
     # The last run first: its network has the head of sentence order, which its start
     # may lack. This head and the pooler that it trained are the last run's own; a mean

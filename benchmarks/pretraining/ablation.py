@@ -16,7 +16,7 @@ from benchmarks.measure import table
 from litebert.cli.command import command_of
 from litebert.config import PretrainConfig
 from litebert.metrics import Spread
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.settings import resolve, settings_from_words
 from litebert.train.pretrain import pretrain
 
@@ -103,7 +103,7 @@ def main(
                     folder,
                     is_quiet=True,
                 )
-                found.append(Run(folder).evaluations[-1].values)
+                found.append(RunFolder(folder).evaluations[-1].values)
             spreads = {
                 measure: Spread.of([values[measure] for values in found])
                 for measure in MEASURES

@@ -33,7 +33,7 @@ from litebert.folder import fill_gaps, read_config, read_folder
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.rng import random_bits
-from litebert.runs import Run, read_record
+from litebert.runs import RunFolder, read_record
 from litebert.settings import resolve, settings_from_words
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
@@ -216,7 +216,7 @@ class Bench:
             write_json(path, {"seconds": seconds})
         if code:
             raise _interrupted(
-                f"the run of the row {variant.label!r}", Run(folder / "run").step
+                f"the run of the row {variant.label!r}", RunFolder(folder / "run").step
             )
         network = _network(folder)
         config = config_of(words)
@@ -228,7 +228,7 @@ class Bench:
                 word for word in words if not word.startswith(("data.", "start.model"))
             ],
             steps=config.train.steps,
-            tokens=Run(folder / "run").tokens,
+            tokens=RunFolder(folder / "run").tokens,
             cpu_seconds=round(seconds, 1),
             table=sizes.embeddings,
             body=sizes.total - sizes.embeddings,
@@ -314,6 +314,6 @@ def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     ]
     words += [f"train.seed={seed}", "train.loader_workers=0"]
     finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
-    if (result := Run(run).outcome) is None:
-        raise _interrupted(f"the probe {task}", Run(run).step)
+    if (result := RunFolder(run).outcome) is None:
+        raise _interrupted(f"the probe {task}", RunFolder(run).step)
     return result.last.values[result.key_measure]

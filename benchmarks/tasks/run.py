@@ -25,7 +25,7 @@ from litebert.config import FinetuneConfig
 from litebert.files import write_text
 from litebert.metrics import Spread
 from litebert.rng import random_bits
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.settings import resolve, settings_from_words
 from litebert.train.finetune import finetune
 
@@ -104,7 +104,7 @@ def results(out: Path) -> str:
     ):
         found = {
             n: [
-                Run(p.parent)
+                RunFolder(p.parent)
                 for p in sorted((out / n / task).glob("seed-*/result.json"))
             ]
             for n in names

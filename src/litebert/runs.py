@@ -1,6 +1,6 @@
 """A run on disk: run.json, metrics.jsonl, result.json and the answers.
 
-`Run` reads them. A folder with runs in seed-N subfolders is itself a run, with several
+`RunFolder` reads them. A folder with runs in seed-N subfolders is itself a run, with several
 seeds.
 """
 
@@ -376,7 +376,7 @@ _SEED = re.compile(r"seed-([0-9]{1,19})")
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """A run, finished or not; its files are read on first access, and what they lack is
     empty.
 
@@ -415,7 +415,7 @@ class Run:
         """Return the run that a folder is, or whose model it is; None if there is none;
         refuse one of several seeds.
         """
-        if seeds := Run(Path(path)).seeds:
+        if seeds := RunFolder(Path(path)).seeds:
             raise LitebertError(
                 "LB-657",
                 f"{path} is a run of several seeds",

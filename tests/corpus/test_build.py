@@ -18,9 +18,9 @@ import pytest
 
 from litebert.corpus import Corpus, build_corpus, check_corpus
 from litebert.corpus import build as building
-from litebert.corpus.build import run_local, run_on_ray
-from litebert.corpus.corpus import corpus_push
+from litebert.corpus.jobs import run_local, run_on_ray
 from litebert.corpus.shards import CorpusPlan
+from litebert.corpus.storage import corpus_push
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import locked
 from tests.contract.shell import tree
@@ -245,7 +245,7 @@ def test_memory_does_not_grow_with_the_input(write: Write, vocabulary: Path) -> 
 def test_a_build_of_one_part_reports_its_progress(
     name: str, write: Write, build: Build, monkeypatch
 ) -> None:
-    monkeypatch.setattr(building, "SECONDS_BETWEEN", 0.001)
+    monkeypatch.setattr("litebert.corpus.progress.SECONDS_BETWEEN", 0.001)
     texts = [
         " ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50))
         for n in range(800)

@@ -33,7 +33,7 @@ from litebert.interop.export.web import export_web
 from litebert.interop.google import export_checkpoint
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.plugins import REGISTRIES, load_plugin
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from tests.conftest import ROOT, blocks, made_by_page
 from tests.contract.served import serve
 from tests.contract.shell import COMMAND
@@ -116,7 +116,7 @@ def test_the_smallest_plug_in_is_recorded_and_named_where_it_is_missing(
     plugin = page("plugins")
     words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "optim.name=plain")
     assert shell(*words, "--name", "a", f"--plugin={plugin}") == 0
-    run = Run(Path("runs/a"))
+    run = RunFolder(Path("runs/a"))
     assert run.file.plugins == {"plain": str(plugin)}
     # its model is an ordinary one
     assert "litebert_plugins" not in Path("runs/a/model/config.json").read_text()
@@ -186,7 +186,7 @@ def stars(page: Callable[[str], Path], small_model: Path) -> Path:
 def test_labels_on_a_scale_are_read_by_every_reader(
     stars: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = litebert.Run("runs/stars")
+    run = litebert.RunFolder("runs/stars")
     assert "distance" in run.result["last"]
     config = json.loads(Path("runs/stars/model/config.json").read_text())
     assert config["litebert_plugins"] == ["ordinal"]
@@ -390,7 +390,7 @@ def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
     assert shell(*words, "--name", "cut") == 0
     whole = Path("runs/whole/model/model.safetensors").read_bytes()
     assert (cut / "model/model.safetensors").read_bytes() == whole
-    run = litebert.Run("runs/whole")
+    run = litebert.RunFolder("runs/whole")
     assert run.settings["objective.heads"] == {
         "masked_lm": 1.0,
         "sentence_order": 1.0,
@@ -435,7 +435,7 @@ def test_a_run_without_sentence_order_has_no_such_head(
     assert shell(*words, "objective.heads.sentence_order=0") == 0
     model = litebert.load("runs/a")
     assert model.verbs == ("fill", "score", "embed")
-    assert "sentence_order_loss" not in Run(Path("runs/a")).evaluations[-1].values
+    assert "sentence_order_loss" not in RunFolder(Path("runs/a")).evaluations[-1].values
     assert not any("sop" in name for name in model_card(Path("runs/a/model")).split())
 
 
@@ -456,7 +456,7 @@ def test_the_task_of_the_page_has_a_recipe_and_a_published_figure(
     assert "yes/no questions on passages" in capsys.readouterr().out
     words = ("finetune", "boolq", "--data", ".", "--model", small_model, *QUICK)
     assert shell(*words, "--plugin", plugin) == 0
-    run = litebert.Run("runs/boolq")
+    run = litebert.RunFolder("runs/boolq")
     assert run.file.origins["task.max_length"] == "recipe boolq"
     assert run.file.plugins == {"boolq": str(plugin)}
     assert "80.4" in run.report.read_text("utf-8")

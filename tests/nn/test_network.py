@@ -22,7 +22,7 @@ from litebert.inference.finetuned import Finetuned, measure_split
 from litebert.interop.google import export_checkpoint
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
 from litebert.optim import build_optimizer
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.settings import resolve, settings_from_words
 from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import Prepared, finetune, prepare
@@ -250,7 +250,7 @@ def test_a_run_with_a_vector_head_learns_it_faster_and_its_model_can_start_anoth
     assert faster == {id(p) for p in network.head.parameters()}
 
     assert finetune(prepared.resolved, tmp_path / "run", is_quiet=True) == 0
-    result = Run(tmp_path / "run").outcome
+    result = RunFolder(tmp_path / "run").outcome
     assert result.of_model.values["accuracy"] > result.baseline["accuracy"]
     opened = Finetuned.open(tmp_path / "run")
     measures, _, _ = measure_split([opened], tmp_path / "pairs.csv", "dev")

@@ -10,7 +10,7 @@ import litebert
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn import AlbertForTask, Batch
 from litebert.rng import random_bits
-from litebert.runs import Run, read_answers
+from litebert.runs import RunFolder, read_answers
 from litebert.tasks.calibration import FEWEST_ROWS, calibrate, measure, tempered
 from litebert.tasks.kinds.text import (
     MultiLabel,
@@ -97,7 +97,7 @@ def test_a_fine_tuned_model_is_as_sure_as_it_is_right(tmp_path: Path) -> None:
     words = ["train.epochs=4", "optim.learning_rate=0.001"]
     done = shell.litebert(*command, *words, cwd=tmp_path)
     assert done.code == 0, done.stderr
-    result = Run(run).outcome
+    result = RunFolder(run).outcome
     assert result is not None
     found = result.calibration
     assert found is not None and found.num_rows >= FEWEST_ROWS

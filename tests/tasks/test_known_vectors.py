@@ -18,7 +18,7 @@ from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, write_folder
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.taught import TaughtLoader, TaughtTexts, holds_vectors
-from litebert.runs import Run, read_metrics
+from litebert.runs import RunFolder, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.networks import config_for
 
@@ -98,7 +98,7 @@ def vectors(tmp_path: Path) -> Path:
     return folder
 
 
-def distil(vectors: Path, corpus: Path, runs: Path, **settings: Any) -> Run:
+def distil(vectors: Path, corpus: Path, runs: Path, **settings: Any) -> RunFolder:
     return litebert.distil(
         vectors,
         corpus=corpus,

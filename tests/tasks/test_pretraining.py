@@ -26,7 +26,7 @@ from litebert.folder import ModelFolder, write_folder
 from litebert.folder.names import tensor_names
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import NO_LABEL, PretrainingBatch
-from litebert.runs import Run, read_metrics
+from litebert.runs import RunFolder, read_metrics
 from litebert.settings import Resolved, resolve
 from litebert.tasks.distillation import Teacher, align, convert
 from litebert.tasks.local_start import OFFSETS, attend_locally, num_local_heads
@@ -464,7 +464,7 @@ def test_the_plan_counts_the_plain_texts_of_distillation_too(
 # Training
 
 
-def _distil(teacher: Path, runs: Path, **settings: object) -> Run:
+def _distil(teacher: Path, runs: Path, **settings: object) -> RunFolder:
     given = {
         "vocab_size": 40,
         "held_out": 0.2,

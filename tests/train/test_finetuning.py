@@ -21,7 +21,7 @@ from litebert.hub.card import model_card
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measure_split
 from litebert.inference.model import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.runs import Run, read_metrics
+from litebert.runs import RunFolder, read_metrics
 from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words
 from litebert.tasks.finetuning import MAX_EPOCHS, adapt_defaults
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -206,7 +206,7 @@ def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doub
     start, random, pretrained = tables
     assert torch.allclose(pretrained, start, atol=1e-5)
     assert not torch.allclose(random, start, atol=1e-2)
-    result = Run(tmp_path / "false").outcome
+    result = RunFolder(tmp_path / "false").outcome
     assert result is not None and result.baseline["accuracy"] == 0.5 and result.doubts
     card = model_card(tmp_path / "false" / "model")
     assert "most common label" in card and "**Warning**" in card

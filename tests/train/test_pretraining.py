@@ -19,7 +19,7 @@ from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import read_folder
 from litebert.objectives.loading import CYCLE, MixLoader, counts_in_cycle
-from litebert.runs import Run, read_metrics
+from litebert.runs import RunFolder, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train import loop
 from litebert.train.checkpoint import RunProgress, average_checkpoints
@@ -143,7 +143,7 @@ def test_minutes_become_steps_once_and_a_run_uses_its_plans_measurement(
         resolved.config.model_copy(update={"train": train})
     )
     assert pretrain(measured, tmp_path, is_quiet=True) == 0
-    recorded = Run(tmp_path).settings
+    recorded = RunFolder(tmp_path).settings
     assert (recorded["train.threads"], recorded["train.steps"]) == (
         train.threads,
         train.steps,
@@ -394,4 +394,4 @@ def test_a_third_party_objective_trains_as_the_how_to_describes(
     )
     _python(tmp_path, "objective", ["gap.py", "mine.py"], "mine.py", *words)
     assert "sentence_order_accuracy" in _evaluations(tmp_path / "run")[-1]
-    assert Run(tmp_path / "run").settings["objective.sentence"] == "gap"
+    assert RunFolder(tmp_path / "run").settings["objective.sentence"] == "gap"

@@ -18,7 +18,7 @@ from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
 from litebert.nn import AlbertForPretraining
 from litebert.rng import random_bits
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.settings import Resolved, resolve, settings_from_words
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, prepare
@@ -95,7 +95,7 @@ def test_the_first_evaluation_is_a_regression_on_the_vectors(
     configured = configure("texts.csv", "new.csv", "train.steps=2")
     for name in ("one", "two"):
         assert finetune(configured, tmp_path / name, is_quiet=True) == 0
-    run = Run(tmp_path / "one")
+    run = RunFolder(tmp_path / "one")
     first = run.evaluations[0]
     assert first.step == 0 and first.values["accuracy"] > 0.9
     result = run.outcome
@@ -118,7 +118,7 @@ def test_training_that_loses_what_the_start_had_is_said_and_the_start_is_kept(
     words = ("train.steps=3", "optim.learning_rate=0.5", "train.eval_every=1")
     run = tmp_path / "run"
     assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
-    result = Run(run).outcome
+    result = RunFolder(run).outcome
     assert result is not None and result.kept == "best" and result.best.step == 0
     accuracy = result.best.values["accuracy"]
     assert result.last.values["accuracy"] < 0.9 < accuracy
@@ -142,7 +142,7 @@ def test_of_a_start_and_an_end_that_are_equally_right_the_end_is_kept(
     run = tmp_path / "run"
     words = ("train.steps=2", "optim.learning_rate=1e-9")
     assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
-    result = Run(run).outcome
+    result = RunFolder(run).outcome
     assert result is not None and result.first is not None
     assert result.first.values["accuracy"] == result.last.values["accuracy"]
     assert result.kept == "last"
@@ -157,7 +157,7 @@ def test_pairs_with_a_score_become_a_model_of_vectors(
     assert (
         finetune(configure("pairs.csv", "others.csv", *words), run, is_quiet=True) == 0
     )
-    result = Run(run).outcome
+    result = RunFolder(run).outcome
     assert result is not None and result.first is not None
     assert result.key_measure == "spearman"
     assert result.last.values["spearman"] > result.first.values["spearman"] + 0.05
@@ -178,7 +178,7 @@ def test_the_better_start_decides_how_scored_pairs_are_trained(
     run = tmp_path / "run"
     configured = configure("pairs.csv", "others.csv", "train.steps=2")
     assert finetune(configured, run, is_quiet=True) == 0
-    problem = Run(run).file.data["problem"]
+    problem = RunFolder(run).file.data["problem"]
     assert problem in ("similarity", "regression")
     # resumed as it was begun
     assert finetune(configured, run, is_quiet=True) == 0
@@ -186,7 +186,7 @@ def test_the_better_start_decides_how_scored_pairs_are_trained(
         "pairs.csv", "others.csv", "train.steps=2", "data.problem=regression"
     )
     assert finetune(named, tmp_path / "named", is_quiet=True) == 0
-    assert Run(tmp_path / "named").file.data["problem"] == "regression"
+    assert RunFolder(tmp_path / "named").file.data["problem"] == "regression"
 
 
 def _unlike(first: int, last: int) -> str:
@@ -213,7 +213,7 @@ def test_a_pair_is_read_as_its_head_was_trained_wherever_it_is_answered(
     run = tmp_path / "run"
     configured = configure("unlike.csv", "unlike-new.csv", *words)
     assert finetune(configured, run, is_quiet=True) == 0
-    result = Run(run).outcome
+    result = RunFolder(run).outcome
     assert result is not None
     chosen = result.best if result.kept == "best" else result.last
     accuracy = chosen.values["accuracy"]
@@ -248,7 +248,7 @@ def test_the_better_start_decides_how_labelled_pairs_are_read(
     together, apart = map(float, losses)
     better = "apart" if apart < together - 0.01 else "mean"
     assert finetune(configured, run, is_quiet=True) == 0
-    assert Run(run).settings["model.pooling"] == better
+    assert RunFolder(run).settings["model.pooling"] == better
     # resumed as it was begun
     assert finetune(configured, run, is_quiet=True) == 0
 

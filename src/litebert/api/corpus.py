@@ -12,7 +12,8 @@ from typing_extensions import TypedDict
 from litebert.answers import Shown
 from litebert.api.settings import Paths, Quiet, paths
 from litebert.corpus import build_corpus, check_corpus, check_text
-from litebert.corpus.build import BuildProgress, CorpusSummary
+from litebert.corpus.build import CorpusSummary
+from litebert.corpus.progress import BuildProgress
 from litebert.corpus.shards import MANIFEST, PLAN
 from litebert.corpus.text import TextSettings, read_texts
 from litebert.errors import LitebertError, format_duration, say

@@ -15,7 +15,7 @@ from litebert.answers import Shown
 from litebert.errors import LitebertError, say
 from litebert.hub import locate, model_files, parse_name, pull, push
 from litebert.interop import ExportReport, GoogleExport, ModelImport, Quantized
-from litebert.runs import Run
+from litebert.runs import RunFolder
 
 OutputFolder = Annotated[Path, "New folder.", Required]
 Encoder = Annotated[bool, "Export the encoder without the model's head."]
@@ -193,7 +193,7 @@ def quantize(
     from litebert.inference.finetuned import data_of
     from litebert.inference.finetuned import quantize as write_quantized
 
-    run = Run.of(model)
+    run = RunFolder.of(model)
     if not texts and data is None and run is not None and run.kind != "pretraining":
         data = data_of(model)
     has_texts = len(texts) > 0

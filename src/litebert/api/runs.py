@@ -52,7 +52,7 @@ class Trained(TypedDict):
 
 
 @dataclass(frozen=True)
-class Run(on_disk.Run):
+class Run(on_disk.RunFolder):
     """A run on disk, finished or not; a fine-tuning with several seeds is one run with
     `seeds`.
 
@@ -203,7 +203,7 @@ class Run(on_disk.Run):
         }
 
 
-def _model_line(run: on_disk.Run) -> str:
+def _model_line(run: on_disk.RunFolder) -> str:
     result = run.outcome
     model = f"model   {run.folder / 'model'}"
     if result is not None and result.kept == "best":
@@ -212,7 +212,7 @@ def _model_line(run: on_disk.Run) -> str:
 
 
 def _result_lines(
-    results: Sequence[on_disk.Result], seeds: Sequence[on_disk.Run]
+    results: Sequence[on_disk.Result], seeds: Sequence[on_disk.RunFolder]
 ) -> list[str]:
     """Return a table with a line for each measure: the ends of the runs beside what
     they began with and what no learning gives.
@@ -287,7 +287,7 @@ def runs_tail(
     Run.of(Run.open(run).folder)  # refuses several seeds: each has a log of its own
     num_shown = max(0, len(read_log(run)[0]) - rows)
     while True:
-        is_finished = on_disk.Run(run).has_model
+        is_finished = on_disk.RunFolder(run).has_model
         found = read_log(run)[0]
         for row in found[num_shown:]:
             values = (
@@ -344,7 +344,7 @@ def runs_clean(
     sizes = dict[Path, int]()
     skipped = list[str]()
     for record in sorted(folder.rglob(RUN_FILE)):
-        run = on_disk.Run(record.parent)
+        run = on_disk.RunFolder(record.parent)
         if not on_disk.has_settings(run.folder):
             skipped.append(f"skipped {record}: litebert did not write it")
             continue
@@ -371,7 +371,7 @@ _CHECKPOINT = re.compile(r"step-\d+")
 _DAMAGED = re.compile(r"damaged-step-\d+-[0-9a-f]{4}")
 
 
-def _leftovers(run: on_disk.Run) -> tuple[list[Path], list[str]]:
+def _leftovers(run: on_disk.RunFolder) -> tuple[list[Path], list[str]]:
     """Return the folders of checkpoints that a run no longer needs, and why others with
     such names stay.
     """

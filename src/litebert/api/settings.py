@@ -37,7 +37,7 @@ from litebert.errors import (
     show_status,
 )
 from litebert.plugins import DATASETS
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.settings import (
     Description,
     Setting,
@@ -317,7 +317,7 @@ def config_show(run: Path) -> Shown[SettingsOfRun]:
     litebert config show runs/mine
     litebert config show runs/mrpc --json
     """
-    file = Run.open(run).file
+    file = RunFolder.open(run).file
     origins = {name: file.origins.get(name, "default") for name in file.settings}
     lines = [
         f"{name} = {json.dumps(value)}  # {origins[name]}"

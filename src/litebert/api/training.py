@@ -7,23 +7,28 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass, field
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Required
+from typing import Annotated, Any, Required
 
 from annotated_types import Ge
 
-from litebert import cpu
 from litebert import runs as on_disk
 from litebert.answers import Shown
 from litebert.api import corpus as corpora
 from litebert.api.frames import Frame, TablePath, as_file, write_frame
+from litebert.api.plans import (
+    describe_corpora,
+    describe_texts,
+    finetuning_plan,
+    pretraining_plan,
+)
 from litebert.api.runs import Planned, Run, conclude
 from litebert.api.settings import (
     Overrides,
     Quiet,
+    RecipeKind,
     Runs,
     checked,
     flags,
@@ -31,17 +36,17 @@ from litebert.api.settings import (
     paths,
     recipe_settings,
 )
-from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
+from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.corpus.build import require_share
+from litebert.corpus.shards import MANIFEST
 from litebert.corpus.text import TextSettings, require_text
-from litebert.errors import LitebertError, format_count, format_duration, say
-from litebert.files import format_bytes
-from litebert.hub import PACKAGED, locate, packaged_model
+from litebert.errors import LitebertError, say
+from litebert.hub import locate, packaged_model
 from litebert.inference.inputs import require_count
 from litebert.plugins import DATASETS
-from litebert.reading.source import find_texts, is_url
+from litebert.reading.source import Source, find_texts, is_url
 from litebert.runs import claim, is_run, require_distinct, require_run_folder
-from litebert.settings import DEFAULT, Setting, Settings, resolve
+from litebert.settings import DEFAULT, Resolved, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files
 from litebert.tasks.own.columns import ColumnChoices, column_words
 from litebert.tasks.own.table import OWN
@@ -50,9 +55,6 @@ from litebert.tokenizer.text import Normalizer
 
 # whatever needs torch is imported where it is used: `litebert pretrain --help` loads
 # none
-if TYPE_CHECKING:
-    from litebert.train.estimate import Estimate
-    from litebert.train.finetune import Prepared
 
 # The options that `pretrain` and `distil` share, with their help in the shell.
 CorpusFolder = Annotated[
@@ -117,153 +119,208 @@ def pretrain(
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     """
-    from litebert.corpus.storage import local_corpus
+    folder = _run_folder(runs, name)
+    start = None if start is None else fspath(start)
+    texts_of_run = _TextsOfRun(
+        inputs=tuple(paths(texts)),
+        folder=folder,
+        start=start,
+        vocab_size=require_count(vocab_size, "vocab_size"),
+        text=TextSettings(sentences, documents, column, language),
+        rules=Normalizer(True, keep_accents),
+        held_out=held_out,
+    )
+    _require_texts_or_corpus(texts_of_run.inputs, corpus)
+    texts_of_run.check()
+    options = {
+        "data.corpus": str(corpus or texts_of_run.corpus),
+        "model.preset": preset,
+        "start.model": start,
+        "train.minutes": minutes,
+    }
+    recipe = recipe or ("further" if start else "laptop")
+    of_recipe, typed = settings_of("pretrain", recipe, options, settings)
+    resolved = resolve(PretrainConfig, of_recipe, typed)
+    return _pretrain(
+        resolved,
+        folder,
+        None if corpus is not None else texts_of_run,
+        dry_run=dry_run,
+        quiet=quiet,
+    )
+
+
+def _pretrain(
+    resolved: Resolved[PretrainConfig],
+    folder: Path,
+    texts: "_TextsOfRun | None",
+    *,
+    dry_run: bool,
+    quiet: bool,
+) -> Run:
+    """Plan, build the corpus, train; without `texts`, there is a corpus already."""
     from litebert.device import choose_device
     from litebert.distributed import join_world
-    from litebert.train import pretrain as pretraining
-    from litebert.train.estimate import tokens_of_step
-    from litebert.train.sources import check_data, open_corpora, shares_of
+    from litebert.train.pretrain import pretrain as train
+    from litebert.train.pretrain import shape_of
+    from litebert.train.sources import check_data
 
-    # checks that are possible before any work
-    folder = _run_folder(runs, name)
-    inputs = paths(texts)
-    size = require_count(vocab_size, "vocab_size")
-    start = None if start is None else fspath(start)
-    if bool(inputs) == (corpus is not None):
-        what = "pretraining needs either texts or a corpus"
-        received = f"{len(inputs)} texts and --corpus {corpus}"
-        raise LitebertError(
-            "LB-523", what, received=received, next="litebert pretrain --help"
-        )
-    require_share(held_out)
-    sources = find_texts(inputs) if inputs else ()
-    text = TextSettings(sentences, documents, column, language)
-    if sources and held_out and not any(is_url(source.location) for source in sources):
-        require_text(sources, text)
-    chosen = overrides(settings)
-    given = flags(
-        {"data.corpus": str(corpus or folder / "corpus"), "model.preset": preset}
-    )
-    given |= flags({"start.model": start, "train.minutes": minutes})
-    _require_one_length(given | chosen, "train.minutes")
-    recipe = recipe or ("further" if start else "laptop")
-    resolved = resolve(
-        PretrainConfig, recipe_settings("pretrain", recipe), given, chosen
-    )
-    has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
-    check_data(
-        resolved.config, folder / "corpus", holds_out=corpus is not None or held_out > 0
-    )
-    pretraining.shape_of(resolved)  # raises for a start or a teacher that does not fit
+    holds_out = texts is None or texts.held_out > 0
+    check_data(resolved.config, folder / "corpus", holds_out=holds_out)
+    shape_of(resolved)  # raises for a start or a teacher that does not fit
+    if dry_run:
+        _, planned = _plan_pretraining(resolved, folder, texts, quiet=quiet)
+        return Run(folder, plan=planned)
+    device = choose_device(resolved.config.train.device)
+    with join_world(device.sums_by) as world:
+        is_quiet = quiet or not world.is_first
+        was_finished = on_disk.RunFolder(folder).is_finished
+        if not was_finished and not is_quiet:
+            resolved, planned = _plan_pretraining(resolved, folder, texts, quiet=False)
+            say(planned.text)
+        if texts is not None:  # of a finished run, too: the texts may be other ones
+            silent = is_quiet or was_finished
+            world.from_first(lambda: texts.build(quiet=silent))
+        code = train(resolved, folder, is_quiet=is_quiet, world=world)
+        run = Run(folder, code, is_here=world.is_first)
+        if world.is_first:
+            conclude(run, quiet=is_quiet, was_finished=was_finished)
+        return run
 
-    def plan() -> tuple[PretrainConfig, Shown[Planned]]:
-        if not quiet:
-            say("measuring a few steps on this machine")
-        known = (
-            None
-            if has_corpus
-            else size
-            if start is None
-            else Tokenizer.load(locate(start)).vocab_size
-        )
-        config, needs = pretraining.plan(resolved, folder, vocab_size=known)
-        train = config.train
-        model = config.model
-        data = str(corpus)
-        tokens = train.steps * tokens_of_step(config)
-        if corpus is None:
-            number = format_count(len(sources), "file")
-            size_in_all = sum(source.size for source in sources)
-            data = (
-                f"{number}, {format_bytes(size_in_all)}; {held_out:.1%} of the"
-                " documents are held out"
-            )
-        elif config.data.mix:
-            corpora = open_corpora(config, local_corpus(config.data.corpus))
-            parts = zip(shares_of(corpora, config), corpora, strict=True)
-            data = ", ".join(f"{share:.1%} {corpus.path}" for share, corpus in parts)
-        shape = (
-            f"H {model.hidden_size} x {model.num_hidden_layers} layers, E"
-            f" {model.embedding_size}"
-        )
-        # a small text has fewer pieces
-        at_most = "" if has_corpus or start else "at most "
-        lines = {
-            "model": f"{shape}, vocabulary {at_most}{model.vocab_size:,}",
-            "parameters": f"{at_most}{needs.num_parameters:,}",
-            "data": data,
-            "objective": (
-                f"masked LM {config.objective.mask_prob:.0%}, sentence"
-                f" {config.objective.sentence}"
-            ),
-            "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
-            "tokens": f"{tokens:,} at most",
-        }
-        if train.minutes is not None:
-            before = "" if has_corpus else ", after the corpus is made"
-            lines["time"] = f"{format_duration(60 * train.minutes)} of training{before}"
-        return config, _plan_of(lines, needs, train, folder, tokens=tokens)
 
-    def build() -> None:
+def _plan_pretraining(
+    resolved: Resolved[PretrainConfig],
+    folder: Path,
+    texts: "_TextsOfRun | None",
+    *,
+    quiet: bool,
+) -> tuple[Resolved[PretrainConfig], Shown[Planned]]:
+    """Measure a few steps; return the settings with those that were measured, and the
+    plan.
+    """
+    from litebert.train.pretrain import plan
+
+    if not quiet:
+        say("measuring a few steps on this machine")
+    has_corpus = texts is None or texts.has_corpus
+    vocab_size = None if texts is None or has_corpus else texts.expected_vocab_size
+    config, needs = plan(resolved, folder, vocab_size=vocab_size)
+    if texts is None:
+        data = describe_corpora(config)
+    else:
+        data = describe_texts(texts.sources, texts.held_out)
+    planned = pretraining_plan(
+        config,
+        needs,
+        folder,
+        data=data,
+        is_vocabulary_known=has_corpus or resolved.config.start.model is not None,
+        has_corpus=has_corpus,
+    )
+    measured = resolved.config.model_copy(update={"train": config.train})
+    return resolved.fill_measured(measured), planned
+
+
+def _require_texts_or_corpus(inputs: Sequence[str], corpus: object) -> None:
+    if bool(inputs) != (corpus is not None):
+        return
+    raise LitebertError(
+        "LB-523",
+        "pretraining needs either texts or a corpus",
+        received=f"{len(inputs)} texts and --corpus {corpus}",
+        next="litebert pretrain --help",
+    )
+
+
+@dataclass(frozen=True)
+class _TextsOfRun:
+    """The texts of a run, and how they become its vocabulary and its corpus."""
+
+    inputs: tuple[str, ...]
+    folder: Path  # of the run
+    start: str | None  # the model that training starts from has a vocabulary
+    vocab_size: int
+    text: TextSettings
+    rules: Normalizer
+    held_out: float
+
+    @property
+    def corpus(self) -> Path:
+        return self.folder / "corpus"
+
+    @property
+    def has_corpus(self) -> bool:
+        return (self.corpus / MANIFEST).is_file()
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        return find_texts(self.inputs) if self.inputs else ()
+
+    @property
+    def expected_vocab_size(self) -> int:
+        """The size of the vocabulary before it is made; a small text has fewer
+        pieces.
+        """
+        if self.start is None:
+            return self.vocab_size
+        return Tokenizer.load(locate(self.start)).vocab_size
+
+    def check(self) -> None:
+        """Check what is possible before any work: there is a share to hold out, and
+        text.
+        """
+        require_share(self.held_out)
+        sources = self.sources
+        is_local = not any(is_url(source.location) for source in sources)
+        if sources and self.held_out and is_local:
+            require_text(sources, self.text)
+
+    def build(self, *, quiet: bool) -> None:
         """Train a vocabulary, unless training starts from a model, and build the
         corpus; keep what already exists.
         """
-        claim(folder)
-        speak = (lambda _: None) if quiet or was_finished else say
-        vocabulary = folder / "tokenizer" if start is None else locate(start)
-        rules = Normalizer(True, keep_accents)
-        train = partial(
-            corpora.train_vocabulary,
-            texts,
-            vocabulary,
-            rules,
-            size,
-            column=column,
-            is_limit=True,
-        )
+        claim(self.folder)
+        vocabulary = self.folder / "tokenizer"
+        if self.start is not None:
+            vocabulary = locate(self.start)
         # not after a build that was stopped: the texts may be others
-        is_kept = has_corpus and vocabulary.exists()
-        if start is None and not is_kept:
-            speak(f"training a vocabulary of {size:,} pieces")
-            if (number := train().vocab_size) < size:
-                speak(f"the text has only {number:,} pieces")
-        speak("building the corpus")
-        given: Any = {
-            "tokenizer": str(vocabulary),
-            "output": folder / "corpus",
-            "held_out": held_out,
-            **asdict(text),
-        }
-        speak(str(corpora.corpus_build(texts, **given, quiet=quiet or was_finished)))
-        known = Tokenizer.load(vocabulary)
-        if (
-            start is None
-            and is_kept
-            and (known.vocab_size, known.normalizer) != (size, rules)
-        ):
+        is_kept = self.has_corpus and vocabulary.exists()
+        if self.start is None and not is_kept:
+            self._train_vocabulary(vocabulary, quiet=quiet)
+        if not quiet:
+            say("building the corpus")
+        summary = corpora.corpus_build(
+            self.inputs,
+            tokenizer=str(vocabulary),
+            output=self.corpus,
+            held_out=self.held_out,
+            **asdict(self.text),
+            quiet=quiet,
+        )
+        if not quiet:
+            say(str(summary))
+        if self.start is None and is_kept and self._has_other_rules(vocabulary):
             # refuses other options: the text is the same, and a small one gives the
             # same pieces again
-            train()
+            self._train_vocabulary(vocabulary, quiet=True)
 
-    if dry_run:
-        return Run(folder, plan=plan()[1])
-    device = choose_device(resolved.config.train.device)
-    with join_world(device.sums_by) as world:
-        quiet = quiet or not world.is_first
-        was_finished = on_disk.Run(folder).is_finished
-        if not was_finished and not quiet:
-            config, planned = plan()
-            resolved = resolved.fill_measured(
-                resolved.config.model_copy(update={"train": config.train})
-            )
-            say(planned.text)
-        if corpus is None:  # of a finished run, too: the texts may be other ones
-            world.from_first(build)
-        code = pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world)
-        run = Run(folder, code, is_here=world.is_first)
-        if world.is_first:
-            conclude(run, quiet=quiet, was_finished=was_finished)
-        return run
+    def _has_other_rules(self, vocabulary: Path) -> bool:
+        kept = Tokenizer.load(vocabulary)
+        return (kept.vocab_size, kept.normalizer) != (self.vocab_size, self.rules)
+
+    def _train_vocabulary(self, folder: Path, *, quiet: bool) -> None:
+        if not quiet:
+            say(f"training a vocabulary of {self.vocab_size:,} pieces")
+        tokenizer = corpora.train_vocabulary(
+            self.inputs,
+            folder,
+            self.rules,
+            self.vocab_size,
+            column=self.text.column,
+            is_limit=True,
+        )
+        if tokenizer.vocab_size < self.vocab_size and not quiet:
+            say(f"the text has only {tokenizer.vocab_size:,} pieces")
 
 
 @checked
@@ -307,104 +364,60 @@ def distil(
     litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
     """
-    given = dict(locals())
-    del given["teacher"]
-    return pretrain(
-        **{
-            **given,
-            "settings": flags({"distil.teacher": teacher}) | overrides(settings),
-        }
-    )
+    arguments = dict(locals())
+    del arguments["teacher"]
+    arguments["settings"] = flags({"distil.teacher": teacher}) | overrides(settings)
+    return pretrain(**arguments)
+
+
+# ---- folders and settings of both ----------------------------------------------------
 
 
 def _run_folder(runs: str | Path, name: str) -> Path:
-    parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
-        what = f"this is not a name for a folder below {runs}"
+    path = Path(name)
+    is_inside = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    if not is_inside or not name.isprintable():
         raise LitebertError(
             "LB-920",
-            what,
+            f"this is not a name for a folder below {runs}",
             received=name,
             next="choose another name, such as mine or mine/first",
         )
     folder = Path(runs) / name
     require_run_folder(folder)
-    on_disk.Run(folder).require_plugins()  # of a run that is to be resumed
+    on_disk.RunFolder(folder).require_plugins()  # of a run that is to be resumed
     return folder
 
 
-def _require_one_length(chosen: Settings, one: str, other: str = "train.steps") -> None:
-    lengths = {name: chosen[name].value for name in (one, other) if name in chosen}
-    if len(lengths) == 2 and all(lengths.values()):  # 0 steps, or null, set nothing
-        received = " and ".join(f"{name}={value}" for name, value in lengths.items())
-        what = "the length of the run is set twice"
-        advice = f"omit {one}, or {other}"
-        raise LitebertError("LB-106", what, received=received, next=advice)
+def settings_of(
+    kind: RecipeKind, recipe: str, options: Mapping[str, Any], words: Overrides
+) -> tuple[Settings, Settings]:
+    """Return the settings of a recipe, and those that were typed: options, over which
+    `words` such as train.steps=1000 win. The length of the run must be set once.
+    """
+    of_recipe = recipe_settings(kind, recipe)
+    typed = flags(options) | overrides(words)
+    _require_one_length(typed, "train.minutes", "train.steps")
+    if kind == "finetune":
+        _require_one_length(of_recipe, "train.epochs", "train.steps")
+        _require_one_length(typed, "train.epochs", "train.steps")
+        _require_one_length(typed, "train.minutes", "train.epochs")
+    return of_recipe, typed
 
 
-def _plan_of(
-    lines: Mapping[str, str],
-    needs: "Estimate",
-    train: TrainConfig,
-    folder: Path,
-    notes: Sequence[str] = (),
-    **more: int,
-) -> Shown[Planned]:
-    from litebert.distributed import world_size
-
-    seconds = train.steps * needs.seconds_per_step
-    size = world_size()
-    batch_size = train.batch_size
-    facts = {
-        "threads": _threads_of(train),
-        "memory": _memory_of(needs, train),
-        "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
-        "time": f"{format_duration(seconds)} on this machine, without evaluations",
-        **lines,
-    }
-    if size > 1:
-        gradients = 4 * needs.num_parameters  # bytes
-        # by each process, in a ring all-reduce (Patarasuk and Yuan, 2009)
-        sent = 2 * (size - 1) / size * gradients
-        share = f"{batch_size / size:,.4g} of {batch_size:,} sequences of a step"
-        held = f"all weights, gradients and moments ({4 * gradients / 1e6:,.0f} MB)"
-        facts["processes"] = (
-            f"{size}; each holds {held} and {share}, and sends {sent / 1e6:,.1f} MB a"
-            " step"
-        )
-    rows = [
-        *facts.items(),
-        ("results", str(folder)),
-        *(("note", note) for note in notes),
-    ]
-    width = max(len(name) for name, _ in rows)
-    values: Any = {**asdict(needs), "steps": train.steps, "seconds": seconds, **more}
-    return Shown(values, "\n".join(f"{name:<{width}}  {text}" for name, text in rows))
-
-
-def _threads_of(train: TrainConfig) -> str:
-    import torch
-
-    number = train.threads or torch.get_num_threads()
-    return cpu.explain_threads(number)
-
-
-def _memory_of(needs: "Estimate", train: TrainConfig) -> str:
-    """Say how much memory a run will need, and whether this process may use so much."""
-    from litebert.device import choose_device
-
-    needed = f"{needs.memory_bytes / 2**30:.2f} GiB"
-    usable = cpu.usable_memory()
-    is_enough = needs.memory_bytes < usable or not usable
-    if is_enough or not choose_device(train.device).is_cpu:
-        return needed
-    owner = "this machine has"
-    if cpu.find_memory_limit() is not None:
-        owner = "this container may use"
-    return (
-        f"{needed}; {owner} {usable / 2**30:.2f} GiB: set a smaller"
-        " train.micro_batch_size"
+def _require_one_length(settings: Settings, one: str, other: str) -> None:
+    lengths = {name: settings[name].value for name in (one, other) if name in settings}
+    if len(lengths) < 2 or not all(lengths.values()):  # 0 steps, or null, set nothing
+        return
+    raise LitebertError(
+        "LB-106",
+        "the length of the run is set twice",
+        received=" and ".join(f"{name}={value}" for name, value in lengths.items()),
+        next=f"omit {one}, or {other}",
     )
+
+
+# ---- fine-tuning ---------------------------------------------------------------------
 
 
 @checked
@@ -456,153 +469,51 @@ def finetune(
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     litebert finetune mrpc --model models/mine --data glue
     """
-    from litebert.device import choose_device
-    from litebert.distributed import join_world
     from litebert.tasks.named import require_task
-    from litebert.train import finetune as fine_tuning
 
     own = _own_file(task)
     kind = OWN if own else str(task)
     default_name = own.absolute().name.split(".")[0] if own else kind
     folder = _run_folder(runs, name or default_name)
-    beside = folder.parent
-    if dry_run:
-        beside = Path(tempfile.gettempdir()) / f"litebert-{os.getpid()}"
-    frames: dict[Path, Frame] = {}
+    frames = _FrameFiles.of_run(folder, is_temporary=dry_run)
     if isinstance(task, Frame):
-        own = beside / f"{folder.name}.jsonl"
-        frames[own] = task
+        own = frames.add(task, f"{folder.name}.jsonl")
     if isinstance(dev, Frame):
-        frames[beside / f"{folder.name}-dev.jsonl"] = dev
-        dev = beside / f"{folder.name}-dev.jsonl"
+        dev = frames.add(dev, f"{folder.name}-dev.jsonl")
     require_task(kind)
     require_distinct(seeds)
-    given = flags(
-        {"model.start": model, "model.random": random or None, "teacher.run": teacher}
-    )
-    given |= flags(
-        {"data.folder": data, "data.train": own, "data.dev": dev, "task.name": kind}
-    )
-    given |= flags(
-        {
-            "data.columns": list(column_words(columns)) or None,
-            "data.problem": problem,
-            "data.labels": _listed(label_names) or None,
-            "train.epochs": epochs,
-            "train.minutes": minutes,
-        }
-    )
-    of_recipe = recipe_settings("finetune", recipe or kind)
-    given = given | overrides(settings)
-    for layer in (of_recipe, given):
-        _require_one_length(layer, "train.epochs")
-    _require_one_length(given, "train.minutes")
-    _require_one_length(given, "train.minutes", "train.epochs")
-    if "train.epochs" in given:  # they override the steps of the recipe, too
-        given = flags({"train.steps": 0}) | given
-    chosen = (
-        {"model.start": Setting(str(packaged_model()), DEFAULT)} | of_recipe | given
-    )
-    if not {"data.folder", "data.train"} & chosen.keys():
-        expected = "the folder of a named task, or your own file instead of its name"
-        advice = f"litebert finetune {kind} --data FOLDER"
-        raise LitebertError(
-            "LB-531",
-            f"the data of {kind} is missing: --data",
-            expected=expected,
-            next=advice,
-        )
-    if is_run(folder) if seeds else on_disk.Run(folder).seeds:
-        what = (
-            f"{folder} already has"
-            f" {'a run without --seeds' if seeds else 'the runs of several seeds'}"
-        )
-        raise LitebertError("LB-918", what, next="choose another --name")
-    resolved = resolve(FinetuneConfig, chosen)
-    seeded = {
-        folder / f"seed-{seed}": resolve(
-            FinetuneConfig, chosen | flags({"train.seed": seed})
-        )
-        for seed in seeds
+    options = {
+        "model.start": model,
+        "model.random": random or None,
+        "teacher.run": teacher,
+        "data.folder": data,
+        "data.train": own,
+        "data.dev": dev,
+        "task.name": kind,
+        "data.columns": list(column_words(columns)) or None,
+        "data.problem": problem,
+        "data.labels": _listed(label_names) or None,
+        "train.epochs": epochs,
+        "train.minutes": minutes,
     }
-    trained = seeded or {folder: resolved}
-
-    def plan() -> "tuple[Prepared, Shown[Planned]]":
-        prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
-        train = prepared.config.train
-        optim = prepared.config.optim
-        shape = prepared.network_config
-        key = prepared.key_measure
-        task = prepared.dataset
-        begun = (
-            PACKAGED
-            if resolved.origins["model.start"] == DEFAULT
-            else resolved.config.model.start
-        )
-        rate = (
-            f"{optim.learning_rate:g}"
-            f" ({prepared.resolved.origins['optim.learning_rate']})"
-        )
-        of_head = f", of the head {optim.head_rate_scale:g} times that" * (
-            optim.head_rate_scale != 1
-        )
-        without = (
-            f"{key} {prepared.baseline[key]:.4f} (always {task.family.baseline})"
-            if key in prepared.baseline
-            else "unknown"
-        )
-        lines = {
-            "model": (
-                f"{begun}, H {shape.hidden_size} x {shape.num_hidden_layers} layers"
-            ),
-            "task": f"{task.name}, {task.family.head.kind}",
-            "parameters": f"{needs.num_parameters:,}",
-            "examples": (
-                f"{prepared.data['training examples']:,} in {len(prepared.features):,}"
-                " sequences or windows"
-            ),
-            **{
-                f"  {name}": f"{len(held.examples):,}"
-                for name, held in prepared.held_out.items()
-            },
-            "steps": _describe_steps(train),
-            "rate": f"{rate}{of_head}",
-            "baseline": without,
-            "tokens": f"{prepared.mean_tokens * train.batch_size:,.0f} a step",
-        }
-        return prepared, _plan_of(lines, needs, train, folder, task.notes)
-
-    for path, frame in frames.items():
-        write_frame(frame, path)
-    if dry_run:
-        try:
-            return Run(folder, plan=plan()[1])
-        finally:
-            if frames:
-                shutil.rmtree(beside)
-    device = choose_device(resolved.config.train.device)
-    with join_world(device.sums_by) as world:
-        quiet = quiet or not world.is_first
-        was_finished = all(on_disk.Run(each).is_finished for each in trained)
-        prepared = None
-        code = 0
-        if not was_finished and not quiet:
-            first, described = plan()
-            say(described.text)
-            prepared = None if seeds else first
-        how: Any = {
-            "prepared": prepared,
-            "group": folder if seeds else None,
-            "is_quiet": quiet,
-            "world": world,
-        }
-        for each, settled in trained.items():
-            # after a signal, the remaining seeds wait for the next call
-            code = code or fine_tuning.finetune(settled, each, **how)
-        run = Run(folder, code, is_here=world.is_first)
-        if world.is_first:
-            conclude(run, quiet=quiet, was_finished=was_finished)
-        return run
+    of_recipe, typed = settings_of("finetune", recipe or kind, options, settings)
+    if "train.epochs" in typed:  # they override the steps of the recipe, too
+        typed = flags({"train.steps": 0}) | typed
+    packaged = {"model.start": Setting(str(packaged_model()), DEFAULT)}
+    chosen = packaged | of_recipe | typed
+    _require_data(chosen, kind)
+    _require_same_kind_of_run(folder, has_seeds=bool(seeds))
+    resolved = resolve(FinetuneConfig, chosen)
+    parts = {folder: resolved}  # the run, or a run for each seed
+    if seeds:
+        parts = _runs_of_seeds(folder, chosen, seeds)
+    frames.write()
+    try:
+        if dry_run:
+            return _plan_finetuning(resolved, folder)
+        return _finetune(resolved, folder, parts, quiet=quiet)
+    finally:
+        frames.remove_temporary()
 
 
 def _own_file(task: TablePath) -> Path | None:
@@ -622,12 +533,117 @@ def _listed(names: Sequence[str]) -> list[str]:
     return [name for text in texts for name in text.split(",") if name]
 
 
-def _describe_steps(train: TrainConfig) -> str:
-    steps = f"{train.steps:,} steps"
-    if train.minutes is not None:
-        steps = f"as many steps as fit {format_duration(60 * train.minutes)}"
-    return (
-        f"{steps}, of {train.batch_size} examples, evaluated every {train.eval_every:,}"
+@dataclass(frozen=True)
+class _FrameFiles:
+    """Data frames as files beside the run, which reads them again when it resumes; a
+    dry run has them in a temporary folder.
+    """
+
+    folder: Path
+    is_temporary: bool
+    frames: dict[Path, Frame] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, folder: Path, *, is_temporary: bool) -> "_FrameFiles":
+        if is_temporary:
+            temporary = Path(tempfile.gettempdir()) / f"litebert-{os.getpid()}"
+            return cls(temporary, is_temporary)
+        return cls(folder.parent, is_temporary)
+
+    def add(self, frame: Frame, name: str) -> Path:
+        """Return the path that a frame will have."""
+        path = self.folder / name
+        self.frames[path] = frame
+        return path
+
+    def write(self) -> None:
+        for path, frame in self.frames.items():
+            write_frame(frame, path)
+
+    def remove_temporary(self) -> None:
+        if self.is_temporary and self.frames:
+            shutil.rmtree(self.folder)
+
+
+def _runs_of_seeds(
+    folder: Path, chosen: Settings, seeds: Sequence[int]
+) -> dict[Path, Resolved[FinetuneConfig]]:
+    parts = dict[Path, Resolved[FinetuneConfig]]()
+    for seed in seeds:
+        settings = chosen | flags({"train.seed": seed})
+        parts[folder / f"seed-{seed}"] = resolve(FinetuneConfig, settings)
+    return parts
+
+
+def _plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> Run:
+    from litebert.train.finetune import plan_finetuning
+
+    prepared, needs = plan_finetuning(resolved, folder)
+    return Run(folder, plan=finetuning_plan(prepared, needs, folder))
+
+
+def _finetune(
+    resolved: Resolved[FinetuneConfig],
+    folder: Path,
+    parts: Mapping[Path, Resolved[FinetuneConfig]],
+    *,
+    quiet: bool,
+) -> Run:
+    """Show the plan, and train each part: the run itself, or a run for each seed."""
+    from litebert.device import choose_device
+    from litebert.distributed import join_world
+    from litebert.train.finetune import finetune as train
+    from litebert.train.finetune import plan_finetuning
+
+    has_seeds = folder not in parts
+    device = choose_device(resolved.config.train.device)
+    with join_world(device.sums_by) as world:
+        is_quiet = quiet or not world.is_first
+        was_finished = all(on_disk.RunFolder(part).is_finished for part in parts)
+        reusable = None  # what the plan has prepared, for a run of the same seed
+        if not was_finished and not is_quiet:
+            prepared, needs = plan_finetuning(resolved, folder)
+            say(finetuning_plan(prepared, needs, folder).text)
+            reusable = None if has_seeds else prepared
+        code = 0
+        for part, settled in parts.items():
+            if code:  # after a signal, the remaining seeds wait for the next call
+                break
+            code = train(
+                settled,
+                part,
+                prepared=reusable,
+                group=folder if has_seeds else None,
+                is_quiet=is_quiet,
+                world=world,
+            )
+        run = Run(folder, code, is_here=world.is_first)
+        if world.is_first:
+            conclude(run, quiet=is_quiet, was_finished=was_finished)
+        return run
+
+
+def _require_data(chosen: Settings, task: str) -> None:
+    if "data.folder" in chosen or "data.train" in chosen:
+        return
+    raise LitebertError(
+        "LB-531",
+        f"the data of {task} is missing: --data",
+        expected="the folder of a named task, or your own file instead of its name",
+        next=f"litebert finetune {task} --data FOLDER",
+    )
+
+
+def _require_same_kind_of_run(folder: Path, *, has_seeds: bool) -> None:
+    """Raise if the folder has one run and several seeds are wanted, or the reverse."""
+    if has_seeds and is_run(folder):
+        present = "a run without --seeds"
+    elif not has_seeds and on_disk.RunFolder(folder).seeds:
+        present = "the runs of several seeds"
+    else:
+        return
+    raise LitebertError(
+        "LB-918", f"{folder} already has {present}", next="choose another --name"
     )
 
 

@@ -49,7 +49,7 @@ from litebert.inference.verb import CHOICES, Row, Verb
 from litebert.plugins import VERBS
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
-from litebert.runs import Run
+from litebert.runs import RunFolder
 
 CHUNK = 256  # rows that are answered, and written, together
 MAX_OPTIONAL = 3  # columns that help names, such as those of choices
@@ -307,7 +307,7 @@ def _answer_rows(
 
 def _trained_columns(model: Model) -> dict[str, str]:
     """Return the columns, by role, of the table that the model was trained on."""
-    run = Run.of(model.source)
+    run = RunFolder.of(model.source)
     columns = None if run is None else run.file.data.get("columns")
     if not isinstance(columns, list):
         return {}

@@ -8,27 +8,20 @@ manifests of all parts, `corpus.json` last.
 """
 
 import hashlib
-import json
-import os
 import shutil
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import chain, count, pairwise, takewhile
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from itertools import chain, count, takewhile
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple, TypeAlias
 
 from litebert import files
 from litebert.corpus import shards as disk
+from litebert.corpus.division import divide
+from litebert.corpus.jobs import run_local, run_on_ray
+from litebert.corpus.progress import PartProgress, Report, report_progress
 from litebert.corpus.text import (
     TextSettings,
     read_documents,
@@ -38,12 +31,7 @@ from litebert.corpus.text import (
     wrong_value,
 )
 from litebert.cpu import find_processors
-from litebert.errors import (
-    LitebertError,
-    ResourceError,
-    format_count,
-    missing_package,
-)
+from litebert.errors import LitebertError, format_count
 from litebert.files import Json
 from litebert.reading.source import Names, Source, find_texts
 from litebert.settings import difference
@@ -61,7 +49,6 @@ BATCH_CHARACTERS = 1 << 18  # passed to the tokenizer at once
 # at the beginning of a document, which decide whether it is held out
 HEAD_CHARACTERS = 1 << 14
 MOST_CHANGES = 9  # the most differences between plans that an error lists
-SECONDS_BETWEEN = 1.0  # between notes of how much has been read, and between reports
 
 
 @dataclass(frozen=True)
@@ -91,21 +78,6 @@ def _line(name: str, counts: disk.Counts) -> str:
         f" {format_count(counts.sentences, 'sentence')},"
         f" {format_count(counts.tokens, 'token')}"
     )
-
-
-class BuildProgress(NamedTuple):
-    """The progress of a build; `tokens` counts the whole build, the rate only this
-    process.
-    """
-
-    parts_done: int
-    num_parts: int
-    tokens: int
-    tokens_per_second: float
-    seconds_left: float | None  # an estimate, once something has been read
-
-
-Report: TypeAlias = Callable[[BuildProgress], None]
 
 
 def build_corpus(
@@ -144,36 +116,19 @@ def build_corpus(
         shard_tokens=shard_tokens,
         inputs=tuple(_record_of(parts) for parts in sources),
     )
-    what = f"{folder} is being written by another process"
-    advice = "wait for it, or choose another --output"
-    with files.locked(folder, lambda: LitebertError("LB-319", what, next=advice)):
-        if not _begin(folder, plan):
-            groups = _grouped(chain.from_iterable(sources))
-            # A job must be small enough to send to another machine, so the plan goes
-            # without its inputs.
-            build = partial(
-                build_part,
-                plan=plan.model_copy(update={"inputs": ()}),
-                tokenizer=Path(tokenizer).absolute(),
-                output=folder.absolute(),
-            )
-            jobs = [
-                partial(build, f"{number:05d}", group)
-                for number, group in enumerate(groups)
-            ]
-            num_bytes = sum(record.size for record in plan.inputs)
-            with _report_progress(folder, len(jobs), num_bytes, report):
+    jobs = _jobs(folder, plan, Path(tokenizer), list(chain.from_iterable(sources)))
+    num_bytes = sum(record.size for record in plan.inputs)
+    with files.locked(folder, partial(_in_use, folder)):
+        is_finished = _begin(folder, plan)
+        if not is_finished:
+            with report_progress(folder, len(jobs), num_bytes, report):
                 if cluster:
                     run_on_ray(jobs)
                 else:
                     usable = find_processors().usable
                     run_local(jobs, workers=usable if workers is None else workers)
             _finish(folder, plan, len(jobs), loaded)
-    counts = [
-        disk.read_record(side / disk.MANIFEST, disk.Manifest).counts
-        for side in _sides(folder, plan).values()
-    ]
-    return CorpusSummary(str(folder), counts[0], counts[1] if held_out else None)
+    return _summary(folder, plan)
 
 
 def _record_of(parts: Sequence[Source]) -> disk.InputRecord:
@@ -184,6 +139,24 @@ def _record_of(parts: Sequence[Source]) -> disk.InputRecord:
         size=sum(part.size for part in parts),
         starts=tuple(starts),
     )
+
+
+def _jobs(
+    folder: Path, plan: disk.CorpusPlan, tokenizer: Path, sources: Sequence[Source]
+) -> list[Callable[[], None]]:
+    """Return a job for each part of the inputs."""
+    # A job must be small enough to send to another machine, so the plan goes without
+    # its inputs.
+    build = partial(
+        build_part,
+        plan=plan.model_copy(update={"inputs": ()}),
+        tokenizer=tokenizer.absolute(),
+        output=folder.absolute(),
+    )
+    jobs = list[Callable[[], None]]()
+    for number, group in enumerate(_grouped(sources)):
+        jobs.append(partial(build, f"{number:05d}", group))
+    return jobs
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
@@ -201,6 +174,21 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
     return groups
 
 
+def _in_use(folder: Path) -> LitebertError:
+    return LitebertError(
+        "LB-319",
+        f"{folder} is being written by another process",
+        next="wait for it, or choose another --output",
+    )
+
+
+def _summary(folder: Path, plan: disk.CorpusPlan) -> CorpusSummary:
+    counts = dict[disk.Side, disk.Counts]()
+    for side, path in _sides(folder, plan).items():
+        counts[side] = disk.read_record(path / disk.MANIFEST, disk.Manifest).counts
+    return CorpusSummary(str(folder), counts["train"], counts.get("held-out"))
+
+
 def require_share(held_out: float) -> None:
     """Check the share of documents that is held out."""
     if not 0 <= held_out < 1:
@@ -212,11 +200,13 @@ def require_share(held_out: float) -> None:
 
 
 def _sides(folder: Path, plan: disk.CorpusPlan) -> dict[disk.Side, Path]:
-    return (
-        {"train": folder, "held-out": folder / disk.HELD_OUT}
-        if plan.held_out
-        else {"train": folder}
-    )
+    """Return the folders of the corpus: of what is trained on, and of what is held
+    out.
+    """
+    sides: dict[disk.Side, Path] = {"train": folder}
+    if plan.held_out:
+        sides["held-out"] = folder / disk.HELD_OUT
+    return sides
 
 
 # ---- one part: the shards of each of its sides ---------------------------------------
@@ -237,86 +227,109 @@ def build_part(
     records = [folder / disk.PARTS / f"{part}.json" for folder in sides.values()]
     if all(record.exists() for record in records):
         return
-    loaded = Tokenizer.load(tokenizer)
-    settings = plan.text
-    if loaded.hash != plan.tokenizer_hash:
-        what = f"the tokenizer at {tokenizer} changed while the corpus was built"
-        raise LitebertError(
-            "LB-321",
-            what,
-            next="restore the previous tokenizer, then rerun the command",
-        )
-    batch = list[tuple[disk.ShardWriter, int, list[str]]]()
-    size = 0
-    num_documents = 0
-    bytes_read = [0] * len(sources)
-    noted = time.monotonic()
-
-    def write() -> None:
-        ids = iter(
-            loaded.encode_ids(
-                [text for *_, texts in batch for text in texts], num_threads=1
-            )
-        )
-        for writer, document, sentences in batch:
-            writer.add(document, [next(ids) for _ in sentences])
-        batch.clear()
-
-    def note_progress() -> None:
-        num_tokens = sum(writer.num_tokens for writer in writers)
-        files.write_json(
-            records[0].with_suffix(".progress"),
-            {"bytes": sum(bytes_read), "tokens": num_tokens},
-        )
-
+    loaded = _load_unchanged(tokenizer, plan)
+    progress = PartProgress(records[0], len(sources))
     with ExitStack() as stack:
         writers = list[disk.ShardWriter]()
         for folder in sides.values():
-            paths = (
-                folder / f"shard-{part}-{number:04d}" / disk.SHARD for number in count()
-            )
-            complete = [
-                disk.read_record(path, disk.ShardRecord)
-                for path in takewhile(Path.exists, paths)
-            ]
-            writers.append(
-                stack.enter_context(
-                    disk.ShardWriter(folder, part, plan, loaded.unk_id, complete)
-                )
-            )
-        writer = writers[0]
+            complete = _complete_shards(folder, part)
+            writer = disk.ShardWriter(folder, part, plan, loaded.unk_id, complete)
+            writers.append(stack.enter_context(writer))
+        builder = _PartBuilder(plan, loaded, writers, progress)
         for number, source in enumerate(sources):
-            source = replace(source, on_read=partial(bytes_read.__setitem__, number))
-            for passages in read_documents(source, settings):
-                for at, passage in enumerate(passages):
-                    if at == 0:
-                        writer = writers[
-                            plan.held_out > 0
-                            and is_held_out(passage.text, plan.held_out)
-                        ]
-                    if num_documents < writer.consumed:  # it is in a complete shard
-                        continue
-                    for sentences in sentence_chunks(passage.text, settings):
-                        batch.append((writer, num_documents, sentences))
-                        size += sum(map(len, sentences)) + 1
-                        if size >= BATCH_CHARACTERS:
-                            write()
-                            size = 0
-                            if time.monotonic() - noted >= SECONDS_BETWEEN:
-                                note_progress()
-                                noted = time.monotonic()
-                num_documents += 1
-            bytes_read[number] = source.size
-        write()
+            builder.read(number, source)
+        builder.write()
         for side, record, writer in zip(sides, records, writers, strict=True):
-            counts = writer.finish(num_documents)
-            disk.write_record(
-                record,
-                disk.Manifest(
-                    part=side, plan=plan, counts=counts, shards=tuple(writer.shards)
-                ),
+            counts = writer.finish(builder.num_documents)
+            manifest = disk.Manifest(
+                part=side, plan=plan, counts=counts, shards=tuple(writer.shards)
             )
-        note_progress()
+            disk.write_record(record, manifest)
+        progress.note(builder.num_tokens)
+
+
+def _load_unchanged(tokenizer: Path, plan: disk.CorpusPlan) -> Tokenizer:
+    loaded = Tokenizer.load(tokenizer)
+    if loaded.hash == plan.tokenizer_hash:
+        return loaded
+    raise LitebertError(
+        "LB-321",
+        f"the tokenizer at {tokenizer} changed while the corpus was built",
+        next="restore the previous tokenizer, then rerun the command",
+    )
+
+
+def _complete_shards(folder: Path, part: str) -> list[disk.ShardRecord]:
+    """Return the records of the shards that a killed build has left complete."""
+    paths = (folder / f"shard-{part}-{number:04d}" / disk.SHARD for number in count())
+    complete = takewhile(Path.exists, paths)
+    return [disk.read_record(path, disk.ShardRecord) for path in complete]
+
+
+class _PartBuilder:
+    """Reads sources, and passes their sentences through the tokenizer to the writers of
+    the sides, in batches.
+    """
+
+    def __init__(
+        self,
+        plan: disk.CorpusPlan,
+        tokenizer: Tokenizer,
+        writers: Sequence[disk.ShardWriter],
+        progress: PartProgress,
+    ) -> None:
+        self.num_documents = 0  # read so far, over all sources
+        self._plan = plan
+        self._text = plan.text
+        self._tokenizer = tokenizer
+        self._writers = writers  # of the training side, and of the held-out side
+        self._progress = progress
+        # sentences that wait for the tokenizer, with their writer and their document
+        self._batch = list[tuple[disk.ShardWriter, int, list[str]]]()
+        self._batch_size = 0  # in characters
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(writer.num_tokens for writer in self._writers)
+
+    def read(self, number: int, source: Source) -> None:
+        """Add all documents of a source."""
+        bytes_read = self._progress.bytes_read
+        watched = replace(source, on_read=partial(bytes_read.__setitem__, number))
+        for passages in read_documents(watched, self._text):
+            writer = self._writers[0]
+            for place, passage in enumerate(passages):
+                if place == 0:  # the beginning of a document decides for all of it
+                    writer = self._writer_of(passage.text)
+                self._add(writer, passage.text)
+            self.num_documents += 1
+        bytes_read[number] = source.size
+
+    def _writer_of(self, beginning: str) -> disk.ShardWriter:
+        share = self._plan.held_out
+        if share > 0 and is_held_out(beginning, share):
+            return self._writers[1]
+        return self._writers[0]
+
+    def _add(self, writer: disk.ShardWriter, text: str) -> None:
+        if self.num_documents < writer.consumed:  # it is in a complete shard
+            return
+        for sentences in sentence_chunks(text, self._text):
+            self._batch.append((writer, self.num_documents, sentences))
+            self._batch_size += sum(map(len, sentences)) + 1
+            if self._batch_size >= BATCH_CHARACTERS:
+                self.write()
+                if self._progress.is_due():
+                    self._progress.note(self.num_tokens)
+
+    def write(self) -> None:
+        """Tokenize the sentences that wait, and write them."""
+        texts = chain.from_iterable(sentences for *_, sentences in self._batch)
+        ids = iter(self._tokenizer.encode_ids(list(texts), num_threads=1))
+        for writer, document, sentences in self._batch:
+            writer.add(document, [next(ids) for _ in sentences])
+        self._batch.clear()
+        self._batch_size = 0
 
 
 def is_held_out(text: str, share: float) -> bool:
@@ -352,9 +365,9 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
             files.clear_stale(folder / disk.PARTS)
         # If no work was done, the first try failed on its input: a corrected command
         # may use the same folder.
-        if not any(
-            any(output.rglob(pattern)) for pattern in ("shard-*", f"{disk.PARTS}/*")
-        ):
+        has_shards = any(output.rglob("shard-*"))
+        has_parts = any(output.rglob(f"{disk.PARTS}/*"))
+        if not has_shards and not has_parts:
             begun = plan
     else:
         files.clear_stale(output, disk.PLAN)
@@ -385,15 +398,14 @@ def _other_plan(
 ) -> LitebertError:
     """Return the error for a folder that was begun with another plan."""
     changes = difference(_described(begun), _described(plan))
-    advice = (
-        "choose another --output, or --name of a run, or rm -r"
-        f" {quote(str(output))}, then rerun the command"
-    )
     return LitebertError(
         "LB-333",
         f"{output} was begun with other settings or inputs",
         received="; ".join(changes[:MOST_CHANGES]),
-        next=advice,
+        next=(
+            "choose another --output, or --name of a run, or rm -r"
+            f" {quote(str(output))}, then rerun the command"
+        ),
     )
 
 
@@ -414,297 +426,53 @@ def _finish(
     """Write tokenizers and manifests: those of the held-out part first, `corpus.json`
     last.
     """
-    manifests = []
-    for side, folder in _sides(output, plan).items():
-        parts = [
-            disk.read_record(folder / disk.PARTS / f"{part:05d}.json", disk.Manifest)
-            for part in range(num_parts)
-        ]
-        counts = sum((part.counts for part in parts), disk.Counts())
-        shards = tuple(shard for part in parts for shard in part.shards)
-        manifests.append(
-            disk.Manifest(part=side, plan=plan, counts=counts, shards=shards)
-        )
-    # fewer than one per side
-    if sum(manifest.counts.sentences for manifest in manifests) < len(manifests):
-        # This build cannot succeed: clear the folder for another.
-        for path in (
-            output / disk.PLAN,
-            output / disk.PARTS,
-            output / disk.HELD_OUT,
-            *output.glob("shard-*"),
-        ):
-            path.unlink() if path.is_file() else shutil.rmtree(path, ignore_errors=True)
+    sides = _sides(output, plan)
+    manifests = list[disk.Manifest]()
+    for side, folder in sides.items():
+        manifests.append(_merge_parts(side, folder, plan, num_parts))
+    num_sentences = sum(manifest.counts.sentences for manifest in manifests)
+    if num_sentences < len(manifests):  # fewer than one per side
+        _clear(output)
         raise too_little_text()
     if not all(manifest.shards for manifest in manifests):
-        manifests = _divide(output, manifests, tokenizer.unk_id)
-    with files.staged_folder(output / disk.TOKENIZER, own=TOKENIZER_FILES) as staged:
-        tokenizer.save(staged)
-    if plan.held_out:
-        with files.staged_folder(
-            output / disk.HELD_OUT / disk.TOKENIZER, own=TOKENIZER_FILES
-        ) as staged:
+        manifests = divide(sides, manifests, tokenizer.unk_id)
+    for folder in sides.values():
+        target = folder / disk.TOKENIZER
+        with files.staged_folder(target, own=TOKENIZER_FILES) as staged:
             tokenizer.save(staged)
-        disk.write_record(output / disk.HELD_OUT / disk.MANIFEST, manifests[1])
-    disk.write_record(output / disk.MANIFEST, manifests[0])
+    for manifest in reversed(manifests):
+        disk.write_record(sides[manifest.part] / disk.MANIFEST, manifest)
     _clean(output)
 
 
-class Division(NamedTuple):
-    """How a shard is divided: where its documents begin and end, in sentences, and
-    which of them go to the other side.
-    """
-
-    place: int  # of the shard
-    bounds: list[int]  # (documents + 1,)
-    leaving: set[int]
-
-
-def _divide(
-    output: Path, manifests: Sequence[disk.Manifest], unknown_id: int
-) -> list[disk.Manifest]:
-    """Divide a shard if the hashes happened to put all documents on one side.
-
-    The old shard stays until the manifests are written, next to a new one under the
-    next free name, so that a build killed here can do the same again.
-    """
-    full, empty = sorted(manifests, key=lambda manifest: not manifest.shards)
-    folders = _sides(output, full.plan)
-    if full.counts.documents == 1:
-        division = _cut_document(full)
-    else:
-        folder = folders[full.part]
-        shards = [disk.open_shard(folder, each, full.plan) for each in full.shards]
-        division = _choose_documents(full, shards)
-    old = full.shards[division.place]
-    part = old.name.split("-")[1]
-    shard = disk.open_shard(folders[full.part], old, full.plan)
-    present = [each for each in full.shards if each.name.split("-")[1] == part]
-    with disk.ShardWriter(
-        folders[full.part], part, full.plan, unknown_id, present
-    ) as writer:
-        # what was left out of the old shard is also left out of its replacement
-        writer.counts["empty_documents"] = old.counts.empty_documents
-        writer.counts["empty_sentences"] = old.counts.empty_sentences
-        for number in range(len(division.bounds) - 1):
-            if number not in division.leaving:
-                writer.add(number, _sentences_of(shard, division, number))
-        writer.finish(old.consumed)
-        staying = writer.shards[len(present) :]  # none if all documents leave
-    with disk.ShardWriter(folders[empty.part], part, full.plan, unknown_id) as writer:
-        for number in sorted(division.leaving):
-            writer.add(number, _sentences_of(shard, division, number))
-        writer.finish(old.consumed)
-        (left,) = writer.shards
-    counts = full.counts - old.counts
-    for record in staying:
-        counts = counts + record.counts
-    before = full.shards[: division.place]
-    after = full.shards[division.place + 1 :]
-    divided = {
-        full.part: full.model_copy(
-            update={"shards": (*before, *staying, *after), "counts": counts}
-        ),
-        empty.part: empty.model_copy(
-            update={"shards": (left,), "counts": empty.counts + left.counts}
-        ),
-    }
-    return [divided["train"], divided["held-out"]]
+def _merge_parts(
+    side: disk.Side, folder: Path, plan: disk.CorpusPlan, num_parts: int
+) -> disk.Manifest:
+    counts = disk.Counts()
+    shards = list[disk.ShardRecord]()
+    for number in range(num_parts):
+        path = folder / disk.PARTS / f"{number:05d}.json"
+        part = disk.read_record(path, disk.Manifest)
+        counts = counts + part.counts
+        shards += part.shards
+    return disk.Manifest(part=side, plan=plan, counts=counts, shards=tuple(shards))
 
 
-def _cut_document(full: disk.Manifest) -> Division:
-    """Cut the only document in two: its end is held out, at least two sentences if it
-    has four.
-    """
-    num_sentences = full.counts.sentences
-    num_held_out = round(full.plan.held_out * num_sentences)
-    num_held_out = max(num_held_out, min(2, num_sentences // 2))
-    cut = max(1, num_sentences - num_held_out)
-    leaving = {1} if full.part == "train" else {0}
-    return Division(0, [0, cut, num_sentences], leaving)
-
-
-def _choose_documents(full: disk.Manifest, shards: Sequence[disk.Shard]) -> Division:
-    """Choose the documents that go to the other side: the last ones with the fewest
-    copies, together with these, so that nothing is both held out and trained on.
-
-    They are in one shard: the last that has all copies of one of its documents. If
-    there is none, the last document goes.
-    """
-    num_documents = full.counts.documents
-    num_leaving = max(1, round(full.plan.held_out * num_documents))
-    if full.part == "held-out":
-        num_leaving = max(1, num_documents - num_leaving)
-    num_leaving = min(num_leaving, num_documents - 1)
-    hashes = [shard.hash_documents().tolist() for shard in shards]
-    copies = Counter(chain.from_iterable(hashes))
-    moved = set[int]()
-    size = 0
-    place = 0
-    for place in reversed(range(len(shards))):
-        here = Counter(hashes[place])
-        # with few copies first, the last ones first
-        for digest, number in reversed(here.most_common()):
-            has_all = number == copies[digest]
-            if has_all and size < num_leaving and size + number < num_documents:
-                moved.add(digest)
-                size += number
-        if moved:
-            break
-    bounds = shards[place].documents.tolist()
-    leaving = {at for at, digest in enumerate(hashes[place]) if digest in moved}
-    return Division(place, bounds, leaving or {len(bounds) - 2})
-
-
-def _sentences_of(
-    shard: disk.Shard, division: Division, number: int
-) -> list[list[int]]:
-    """Return the tokens of each sentence of a document."""
-    start, stop = division.bounds[number : number + 2]
-    offsets = shard.sentences[start : stop + 1].tolist()
-    return [shard.tokens[begin:end].tolist() for begin, end in pairwise(offsets)]
+def _clear(output: Path) -> None:
+    """Remove everything of a build that cannot succeed, so that another may begin."""
+    (output / disk.PLAN).unlink(missing_ok=True)
+    for path in (output / disk.PARTS, output / disk.HELD_OUT, *output.glob("shard-*")):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _clean(output: Path) -> None:
+    """Remove what only the build needed: parts, divided shards and, last, its plan."""
     for folder in (output, output / disk.HELD_OUT):
         files.clear_stale(folder)
         if (folder / disk.MANIFEST).exists():
             manifest = disk.read_record(folder / disk.MANIFEST, disk.Manifest)
-            for path in {*folder.glob("shard-*")} - {
-                folder / record.name for record in manifest.shards
-            }:
+            listed = {folder / record.name for record in manifest.shards}
+            for path in set(folder.glob("shard-*")) - listed:
                 shutil.rmtree(path)
         shutil.rmtree(folder / disk.PARTS, ignore_errors=True)
     (output / disk.PLAN).unlink(missing_ok=True)
-
-
-# ---- progress, read from the folder, so that it includes workers on other machines
-
-
-@contextmanager
-def _report_progress(
-    output: Path, num_parts: int, num_bytes: int, report: Report | None
-) -> Iterator[None]:
-    """Call `report` once per second, from a thread, and once at the end of the
-    block.
-    """
-    if report is None:
-        yield
-        return
-    started = time.monotonic()
-    done = threading.Event()
-    tokens_before = 0
-
-    def read_progress() -> BuildProgress:
-        bytes_read = 0
-        tokens = 0
-        parts = output / disk.PARTS
-        for path in parts.glob("*.progress"):
-            note = json.loads(path.read_bytes())
-            bytes_read += note["bytes"]
-            tokens += note["tokens"]
-        rate = (tokens - tokens_before) / max(time.monotonic() - started, 1e-9)
-        left = None
-        if bytes_read and rate:
-            left = tokens * max(num_bytes / bytes_read - 1, 0) / rate
-        num_done = len(list(parts.glob("*.json")))
-        return BuildProgress(num_done, num_parts, tokens, rate, left)
-
-    def run() -> None:
-        while not done.wait(SECONDS_BETWEEN):
-            report(read_progress())
-
-    tokens_before = read_progress().tokens
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-    report(read_progress())
-
-
-# ---- the parts, in processes of this machine or as tasks of a Ray cluster ------------
-
-
-def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
-    """Run all jobs in spawned processes, or in this one if one is enough.
-
-    The error of the first job that fails is raised, and the others are stopped at once,
-    as when this process dies.
-    """
-    workers = min(workers, len(jobs))
-    if workers <= 1:
-        for job in jobs:
-            job()
-        return
-    context = get_context("spawn")
-    lifeline, held_here = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_end_with, initargs=(lifeline,)
-    )
-    with lifeline, held_here, executor:
-        try:
-            for future in as_completed([executor.submit(job) for job in jobs]):
-                future.result()
-        except BaseException as error:
-            held_here.close()
-            executor.shutdown(cancel_futures=True)
-            if isinstance(error, BrokenProcessPool):
-                raise _died(
-                    "rerun the command with fewer --workers to resume"
-                ) from error
-            raise
-
-
-def _end_with(lifeline: Connection) -> None:
-    """End this process when the other end of a pipe closes, for instance because its
-    owner was killed.
-    """
-
-    def wait_and_exit() -> None:
-        lifeline.poll(None)
-        os._exit(1)
-
-    threading.Thread(target=wait_and_exit, daemon=True).start()
-
-
-def run_on_ray(jobs: Sequence[Callable[[], object]]) -> None:
-    """Run all jobs on the cluster at RAY_ADDRESS, or on one that is started here.
-
-    Every node needs litebert and the same paths. Ray retries tasks whose worker died;
-    its `util.multiprocessing` not.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        raise missing_package("ray", extra="cluster", needed_for="--cluster") from error
-    ray.init(log_to_driver=False, ignore_reinit_error=True)
-    remote: Any = ray.remote(_run)
-    pending = [remote.remote(job) for job in jobs]
-    try:
-        while pending:
-            done, pending = ray.wait(pending)
-            ray.get(done)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from error
-    except (
-        ray.exceptions.WorkerCrashedError,
-        ray.exceptions.OutOfMemoryError,
-    ) as error:
-        raise _died("ray status; then rerun the command to resume") from error
-    finally:
-        for reference in pending:
-            ray.cancel(reference, force=True)
-
-
-def _run(job: Callable[[], object]) -> None:
-    job()
-
-
-def _died(advice: str) -> ResourceError:
-    received = "the system may have run out of memory"
-    return ResourceError(
-        "LB-320", "a worker process died", received=received, next=advice
-    )

@@ -14,7 +14,7 @@ from litebert.files import hash_file, read_capped, write_text
 from litebert.folder import ModelFolder, read_folder, weights_path
 from litebert.folder.config import architecture, refusal_of
 from litebert.plugins import VERBS
-from litebert.runs import MeasuredStep, Run, is_run
+from litebert.runs import MeasuredStep, RunFolder, is_run
 from litebert.settings import DEFAULT, SUITED, is_typed, name_in
 
 CARD_FILE = "README.md"
@@ -106,7 +106,7 @@ def model_card(
     title = loaded_by.split("/")[-1]
     parent = place.absolute().parent
     if is_run(parent):
-        run = Run.open(parent)
+        run = RunFolder.open(parent)
         values |= _training(run, place.name)
         if title in ("model", "best"):
             title = run.name
@@ -209,7 +209,7 @@ def _in_transformers(model: ModelFolder) -> dict[str, Any]:
 # ---- its run -------------------------------------------------------------------------
 
 
-def _training(run: Run, folder_name: str) -> dict[str, Any]:
+def _training(run: RunFolder, folder_name: str) -> dict[str, Any]:
     """Return what the run recorded: metrics (in `best`, of the best step), data by
     hash, settings, command.
     """
@@ -234,7 +234,7 @@ def _training(run: Run, folder_name: str) -> dict[str, Any]:
     }
 
 
-def _command(run: Run) -> list[str]:
+def _command(run: RunFolder) -> list[str]:
     """Return the words of a command that trains the model again, after `litebert`.
 
     A run may have been started in Python, so that the words follow from its settings.
@@ -266,7 +266,7 @@ def _command(run: Run) -> list[str]:
     return words
 
 
-def _pretraining_words(run: Run) -> list[str]:
+def _pretraining_words(run: RunFolder) -> list[str]:
     words = ["pretrain"]
     if run.settings.get("distil.teacher"):
         words = ["distil", "TEACHER"]
@@ -276,7 +276,7 @@ def _pretraining_words(run: Run) -> list[str]:
     return words
 
 
-def _finetuning_words(run: Run) -> list[str]:
+def _finetuning_words(run: RunFolder) -> list[str]:
     task = str(run.settings["task.name"])
     if task == "table":
         words = [

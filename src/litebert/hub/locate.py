@@ -10,7 +10,7 @@ from shlex import quote
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import as_path
 from litebert.hub.transfer import pull
-from litebert.runs import Run, is_run
+from litebert.runs import RunFolder, is_run
 
 # the model that comes with the package; a local folder of this name takes precedence
 PACKAGED_NAME = "litebert"
@@ -66,7 +66,7 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
     kind = _describe_path(path)
     if kind == "a folder":
         # Run.of refuses a folder of several seeds
-        is_of_run = Run.of(path) is not None and is_run(path)
+        is_of_run = RunFolder.of(path) is not None and is_run(path)
         return path / "model" if is_of_run else path
     if kind == "nothing" and text == PACKAGED_NAME:
         return packaged_model()

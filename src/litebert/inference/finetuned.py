@@ -34,7 +34,7 @@ from litebert.hub import locate
 from litebert.inference.inputs import open_network
 from litebert.interop import Quantized
 from litebert.nn import AlbertForTask, group_by_length
-from litebert.runs import RUN_FILE, Run
+from litebert.runs import RUN_FILE, RunFolder
 from litebert.settings import Schema, Setting, fields_of, resolve
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset, Feature, collate, frame_ids
@@ -84,7 +84,7 @@ class Finetuned:
         training; `columns` replace the column
         roles that it was trained with; `depth` is the number of steps applied.
         """
-        run = Run.of(fspath(path))
+        run = RunFolder.of(fspath(path))
         if run is not None:
             run.require_plugins()
         folder = locate(fspath(path))
@@ -190,7 +190,7 @@ def measure_split(
 
 def data_of(folder: str | PathLike[str]) -> Path:
     """Return the path of the data that a run was trained on."""
-    run = Run.of(fspath(folder))
+    run = RunFolder.of(fspath(folder))
     if run is None:
         raise LitebertError(
             "LB-925",
@@ -209,7 +209,7 @@ def precision_of(config: PretrainConfig | FinetuneConfig | None) -> Precision | 
     return None if recorded == "auto" else recorded
 
 
-def recorded_config(kind: type[Schema], run: Run) -> Schema:
+def recorded_config(kind: type[Schema], run: RunFolder) -> Schema:
     """Return the configuration of a run from its run.json, without settings that this
     version no longer has.
     """

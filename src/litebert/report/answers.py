@@ -11,7 +11,7 @@ import numpy as np
 from litebert.report.figures import Bin, Figure, reliability_figure
 from litebert.report.page import Section
 from litebert.report.tables import Cell, Table
-from litebert.runs import AnswerRow, Run
+from litebert.runs import AnswerRow, RunFolder
 
 MOST_LABELS = 12  # with more, the commonest confusions replace the matrix
 MOST_PAIRS = 20
@@ -25,7 +25,7 @@ Answers: TypeAlias = Mapping[str, Sequence[AnswerRow]]
 """The labeled answers of a run by held-out set."""
 
 
-def answer_sections(run: Run, answers: Answers) -> list[Section]:
+def answer_sections(run: RunFolder, answers: Answers) -> list[Section]:
     """Return the sections on confusion, calibration and the worst errors."""
     names = run.config.get("id2label")
     labels = [str(name) for name in names.values()] if isinstance(names, dict) else []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
 from litebert.report.tables import format_share
-from litebert.runs import LogRow, Run
+from litebert.runs import LogRow, RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -219,7 +219,7 @@ def _draw_line(axes: "Axes", line: Line) -> None:
 
 
 def chart_of(
-    run: Run,
+    run: RunFolder,
     name: str,
     title: str,
     caption: str,
@@ -239,7 +239,7 @@ def chart_of(
     return chart(title, caption, lines, write, rule=rule, is_logarithmic=is_logarithmic)
 
 
-def rate_charts(run: Run) -> list[Figure]:
+def rate_charts(run: RunFolder) -> list[Figure]:
     """Return the figures of any training: learning rate, gradient norm, speed."""
     figures = chart_of(
         run, "learning_rate", "Learning rate", "As scheduled.", "{:.3g}".format
@@ -265,7 +265,7 @@ def rate_charts(run: Run) -> list[Figure]:
     return figures
 
 
-def _clipping_rule(run: Run, norms: Sequence[float]) -> Rule | None:
+def _clipping_rule(run: RunFolder, norms: Sequence[float]) -> Rule | None:
     limit = run.settings.get("optim.clip_norm")
     if not isinstance(limit, int | float) or not norms:
         return None

@@ -27,13 +27,13 @@ from litebert.report.results import (
     task_of,
 )
 from litebert.report.tables import Cell, Table, format_cell
-from litebert.runs import Result, Run, read_answers
+from litebert.runs import Result, RunFolder, read_answers
 
 MOST_MEASURES = 2  # to draw while the key measure is not known yet
 PAIR = " ¦ "  # separates the two texts of a pair in files of answers
 
 
-def finetuning_parts(run: Run) -> Parts:
+def finetuning_parts(run: RunFolder) -> Parts:
     """Return the parts of the page for one run, or for several seeds."""
     results = results_of(run)
     answers = read_answers(run.folder)  # for several seeds: none
@@ -47,14 +47,14 @@ def finetuning_parts(run: Run) -> Parts:
     return Parts(_facts(run, results), sections, shell, python)
 
 
-def _held_out_sets(run: Run) -> list[str]:
+def _held_out_sets(run: RunFolder) -> list[str]:
     """Return the names of the sets of examples in run.json, "training" first."""
     suffix = " examples"
     names = [name for name in run.file.data if name.endswith(suffix)]
     return [name.removesuffix(suffix) for name in names]
 
 
-def _facts(run: Run, results: Sequence[Result]) -> dict[str, str]:
+def _facts(run: RunFolder, results: Sequence[Result]) -> dict[str, str]:
     setting = run.setting
     part = (run.seeds or (run,))[0]
     layers = part.config.get("num_hidden_layers")
@@ -87,7 +87,7 @@ def _facts(run: Run, results: Sequence[Result]) -> dict[str, str]:
     }
 
 
-def _examples(run: Run, answers: Answers) -> tuple[list[str], str]:
+def _examples(run: RunFolder, answers: Answers) -> tuple[list[str], str]:
     """Return how to use the model: commands, and the call of a method."""
     from litebert.folder import read_head  # imports torch, which only a page needs
 
@@ -113,7 +113,7 @@ def _examples(run: Run, answers: Answers) -> tuple[list[str], str]:
 # ---- curves --------------------------------------------------------------------------
 
 
-def _figures(run: Run, results: Sequence[Result]) -> list[Figure]:
+def _figures(run: RunFolder, results: Sequence[Result]) -> list[Figure]:
     """Return the loss, and the key measure on each held-out set."""
     unlearned = results[0].baseline if results else {}
     figures = chart_of(
@@ -130,7 +130,7 @@ def _figures(run: Run, results: Sequence[Result]) -> list[Figure]:
     return figures
 
 
-def _measures_to_draw(run: Run, results: Sequence[Result]) -> list[str]:
+def _measures_to_draw(run: RunFolder, results: Sequence[Result]) -> list[str]:
     """Return the key measure of every held-out set, or the first measures of an
     unfinished run.
     """
@@ -152,7 +152,7 @@ def _measures_to_draw(run: Run, results: Sequence[Result]) -> list[str]:
 # ---- results -------------------------------------------------------------------------
 
 
-def _result(run: Run, results: Sequence[Result]) -> Section:
+def _result(run: RunFolder, results: Sequence[Result]) -> Section:
     tables = list[Table]()
     if results:
         words = [_on_last_and_best(results[0]), *sentences(doubts_of(run))]
@@ -183,7 +183,7 @@ def _on_last_and_best(result: Result) -> str:
     )
 
 
-def _result_table(run: Run, results: Sequence[Result]) -> Table:
+def _result_table(run: RunFolder, results: Sequence[Result]) -> Table:
     """Return last step and best evaluation beside the baseline, a row per measure; and
     the regression on the vectors, if training started from one.
     """
@@ -212,7 +212,7 @@ def _result_table(run: Run, results: Sequence[Result]) -> Table:
     return Table(("Measure", *headings, "Without learning"), rows, caption)
 
 
-def _spread_cell(run: Run, spread: Spread | None) -> str | None:
+def _spread_cell(run: RunFolder, spread: Spread | None) -> str | None:
     if spread is None:
         return None
     median = format_cell(spread.median)
@@ -221,7 +221,7 @@ def _spread_cell(run: Run, spread: Spread | None) -> str | None:
     return f"{median}; {format_cell(spread.mean)} ± {format_cell(spread.spread)}"
 
 
-def _seed_table(run: Run) -> Table:
+def _seed_table(run: RunFolder) -> Table:
     rows = list[list[Cell]]()
     for part in run.seeds:
         row: list[Cell] = [str(part.seed)]
@@ -244,7 +244,7 @@ def _seed_table(run: Run) -> Table:
 # ---- published figures ---------------------------------------------------------------
 
 
-def _published(run: Run, results: Sequence[Result]) -> Section:
+def _published(run: RunFolder, results: Sequence[Result]) -> Section:
     """Return published figures next to those of the run, which are medians over
     seeds.
     """

@@ -17,7 +17,7 @@ from litebert.report.results import (
     task_of,
 )
 from litebert.report.tables import DECIMALS, Cell, Table, format_cell, format_value
-from litebert.runs import Run, is_run
+from litebert.runs import RunFolder, is_run
 
 DEEPEST = 3
 """Levels of folders to search: `litebert glue` writes runs two levels deep, or three
@@ -83,18 +83,18 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
     )
 
 
-def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
+def _runs_below(folder: Path, depth: int) -> Iterator[RunFolder]:
     for path in sorted(folder.iterdir()):
         if not path.is_dir():
             continue
-        run = Run(path)
+        run = RunFolder(path)
         if is_run(path) or run.seeds:
             yield run
         elif depth > 1:
             yield from _runs_below(path, depth - 1)
 
 
-def _row_of(run: Run, runs: Path) -> dict[str, Cell]:
+def _row_of(run: RunFolder, runs: Path) -> dict[str, Cell]:
     parts = run.seeds or (run,)
     task = run.setting("task.name") if run.kind == "fine-tuning" else None
     model = network_of(run) if task is None else start_of(run)
@@ -145,7 +145,7 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
     litebert runs compare runs/mrpc runs/mrpc-further
     litebert runs compare runs/one runs/two --markdown
     """
-    opened = {str(folder): Run.open(folder) for folder in runs}
+    opened = {str(folder): RunFolder.open(folder) for folder in runs}
     if len(opened) < 2:
         raise LitebertError(
             "LB-528",
@@ -161,7 +161,7 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
     return Table(("of", "name", *opened), rows)
 
 
-def _differing_facts(runs: Sequence[Run]) -> Iterator[tuple[Cell, ...]]:
+def _differing_facts(runs: Sequence[RunFolder]) -> Iterator[tuple[Cell, ...]]:
     """Yield the settings, data and environment that are not the same in all runs."""
     facts = [_facts_of(run) for run in runs]
     for kind, name in _keys(facts):
@@ -175,7 +175,7 @@ def _differing_facts(runs: Sequence[Run]) -> Iterator[tuple[Cell, ...]]:
         yield (kind, name, *cells)
 
 
-def _facts_of(run: Run) -> dict[Named, str]:
+def _facts_of(run: RunFolder) -> dict[Named, str]:
     settings: dict[str, Json] = dict(run.settings)
     if run.seeds:
         settings["train.seed"] = [part.seed for part in run.seeds]
@@ -189,7 +189,7 @@ def _facts_of(run: Run) -> dict[Named, str]:
     return facts
 
 
-def _measures(runs: Sequence[Run]) -> Iterator[tuple[Cell, ...]]:
+def _measures(runs: Sequence[RunFolder]) -> Iterator[tuple[Cell, ...]]:
     """Yield a row per measure: all of last steps before those of best evaluations."""
     measures = [_measures_of(run) for run in runs]
     keys = sorted(_keys(measures), key=lambda key: not key[0].startswith("last"))
@@ -197,7 +197,7 @@ def _measures(runs: Sequence[Run]) -> Iterator[tuple[Cell, ...]]:
         yield (*key, *(measure.get(key) for measure in measures))
 
 
-def _measures_of(run: Run) -> dict[Named, Cell]:
+def _measures_of(run: RunFolder) -> dict[Named, Cell]:
     results = results_of(run)
     measures = dict[Named, Cell]()
     for end, spreads in ends_of(results).items():

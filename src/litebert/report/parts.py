@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from litebert.report.figures import Figure
 from litebert.report.page import Section
-from litebert.runs import Run
+from litebert.runs import RunFolder
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Parts:
     python: str  # a call of a method of the model
 
 
-def curves(figures: Sequence[Figure], run: Run) -> Section:
+def curves(figures: Sequence[Figure], run: RunFolder) -> Section:
     """Return the section of curves, with a sentence on what a line is."""
     if not figures:
         return Section("Curves", ["No step was logged yet."])

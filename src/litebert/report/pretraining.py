@@ -10,13 +10,13 @@ from litebert.report.page import Section
 from litebert.report.parts import Parts, curves, sentences
 from litebert.report.results import doubts_of, network_of, sentence_task
 from litebert.report.tables import Table, format_cell, format_share
-from litebert.runs import Run
+from litebert.runs import RunFolder
 
 if TYPE_CHECKING:
     from litebert.tasks.heads import Measure
 
 
-def pretraining_parts(run: Run) -> Parts:
+def pretraining_parts(run: RunFolder) -> Parts:
     """Return the parts of the page of a pretraining run."""
     # imports torch, which only a page needs
     from litebert.tasks.heads import pretraining_measures
@@ -34,11 +34,11 @@ def pretraining_parts(run: Run) -> Parts:
     )
 
 
-def _last_values(run: Run) -> Mapping[str, float]:
+def _last_values(run: RunFolder) -> Mapping[str, float]:
     return run.evaluations[-1].values if run.evaluations else {}
 
 
-def _facts(run: Run) -> dict[str, str]:
+def _facts(run: RunFolder) -> dict[str, str]:
     setting = run.setting
     return {
         "Network": (
@@ -58,7 +58,7 @@ def _facts(run: Run) -> dict[str, str]:
     }
 
 
-def _shell(run: Run) -> list[str]:
+def _shell(run: RunFolder) -> list[str]:
     model = shlex.quote(str(run.folder / "model"))
     commands = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
     is_next = run.settings.get("objective.sentence") == "next"
@@ -73,11 +73,11 @@ def _shell(run: Run) -> list[str]:
 # ---- measures: a curve each, and a table of the first and the last evaluation --------
 
 
-def _title(run: Run, measure: "Measure") -> str:
+def _title(run: RunFolder, measure: "Measure") -> str:
     return measure.title.replace("Sentence order", sentence_task(run))
 
 
-def _unlearned(run: Run, measure: "Measure") -> Rule | None:
+def _unlearned(run: RunFolder, measure: "Measure") -> Rule | None:
     """Return the level without any learning: a number, or that of another measure."""
     if isinstance(measure.chance, float):
         return Rule("chance", measure.chance)
@@ -85,14 +85,14 @@ def _unlearned(run: Run, measure: "Measure") -> Rule | None:
     return Rule("most common token", level) if math.isfinite(level) else None
 
 
-def _chart(run: Run, measure: "Measure") -> list[Figure]:
+def _chart(run: RunFolder, measure: "Measure") -> list[Figure]:
     write = format_share if measure.is_share else format_cell
     rule = _unlearned(run, measure)
     title = _title(run, measure)
     return chart_of(run, measure.name, title, measure.caption, write, rule=rule)
 
 
-def _results(run: Run, measures: list["Measure"]) -> Section:
+def _results(run: RunFolder, measures: list["Measure"]) -> Section:
     first_and_last = (*run.evaluations[:1], *run.evaluations[-1:])
     values_by_step = {row.step: row.values for row in first_and_last}
     rows = list[tuple[str, ...]]()
@@ -116,7 +116,7 @@ def _results(run: Run, measures: list["Measure"]) -> Section:
     return Section("Held-out results", sentences(doubts_of(run)), tables=[table])
 
 
-def _in_words(run: Run, measure: "Measure") -> str:
+def _in_words(run: RunFolder, measure: "Measure") -> str:
     """Return the level without any learning as a cell of the table."""
     vocabulary = run.settings.get("model.vocab_size")
     if measure.name == "masked_lm_loss" and isinstance(vocabulary, int):

@@ -8,7 +8,7 @@ from litebert.config import PRESETS
 from litebert.plugins import DATASETS
 from litebert.report.results import medians, results_of, start_of
 from litebert.report.tables import Cell, Table
-from litebert.runs import Run
+from litebert.runs import RunFolder
 
 if TYPE_CHECKING:
     from litebert.tasks.kinds.family import PublishedScore
@@ -32,7 +32,7 @@ def published_on_dev(task: str) -> "list[PublishedScore]":
     return on_dev
 
 
-def preset_of(run: Run) -> str | None:
+def preset_of(run: RunFolder) -> str | None:
     """Return the published model that a run started from, recognized by its name."""
     if run.settings.get("model.random") is True:
         return None
@@ -40,7 +40,7 @@ def preset_of(run: Run) -> str | None:
     return name if name in PRESETS else None
 
 
-def comparability(run: Run) -> str:
+def comparability(run: RunFolder) -> str:
     """Return a sentence on whether there are figures for exactly the model that the run
     started from.
     """
@@ -89,7 +89,7 @@ def find_measure(measure: str, names: Sequence[str]) -> str | None:
 # ---- GLUE ----------------------------------------------------------------------------
 
 
-def glue_table(runs: Mapping[str, Run]) -> Table:
+def glue_table(runs: Mapping[str, RunFolder]) -> Table:
     """Return a table of finished tasks, in percent (for several seeds, medians), with
     notes on how to read it.
     """
@@ -112,7 +112,7 @@ def glue_table(runs: Mapping[str, Run]) -> Table:
     return Table(headings, rows, decimals=2, notes=(how_to_read, *sentences))
 
 
-def _glue_row(task: str, run: Run) -> tuple[Cell, ...]:
+def _glue_row(task: str, run: RunFolder) -> tuple[Cell, ...]:
     results = results_of(run)
     measure = results[0].key_measure
     last, best = medians(results)
@@ -127,7 +127,7 @@ def _rounded(task: str, value: float | None) -> float | None:
     return None if value is None else round(percent(task, value), 2)
 
 
-def _cited_score(task: str, run: Run, measure: str) -> "PublishedScore | None":
+def _cited_score(task: str, run: RunFolder, measure: str) -> "PublishedScore | None":
     """Return the published score of the model that a run started from, or else of the
     smallest ALBERT that has one.
     """

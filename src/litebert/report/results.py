@@ -7,7 +7,7 @@ from pathlib import Path
 from litebert.hub import PACKAGED, PACKAGED_NAME
 from litebert.metrics import Spread
 from litebert.report.tables import format_share
-from litebert.runs import LogRow, Result, Run
+from litebert.runs import LogRow, Result, RunFolder
 from litebert.settings import DEFAULT, name_in
 from litebert.tasks.own.table import OWN
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
@@ -22,7 +22,7 @@ WORSE = 0.01
 PRETRAINING_MEASURE = "masked_lm_accuracy"
 
 
-def results_of(run: Run) -> list[Result]:
+def results_of(run: RunFolder) -> list[Result]:
     """Return the results of a run, or of each of its seeds; none if it has no
     evaluation yet.
     """
@@ -81,7 +81,7 @@ def medians(results: Sequence[Result]) -> tuple[float | None, float | None]:
     return ends["last"][key].median, ends["best"][key].median
 
 
-def start_of(run: Run) -> str:
+def start_of(run: RunFolder) -> str:
     """Return the name of the model that a run started from, or took only the shape
     of.
     """
@@ -93,7 +93,7 @@ def start_of(run: Run) -> str:
     return start
 
 
-def task_of(run: Run) -> str:
+def task_of(run: RunFolder) -> str:
     """Return the name of the task that a run was fine-tuned on; for a file of the
     user's own, that of the file, and what is predicted.
     """
@@ -105,7 +105,7 @@ def task_of(run: Run) -> str:
     return f"{file} ({problem})" if problem else file
 
 
-def network_of(run: Run) -> str:
+def network_of(run: RunFolder) -> str:
     """Return the shape of a network that was pretrained, and the preset it came from."""
     layers = run.setting("model.num_hidden_layers")
     shape = f"{layers} layers of {run.setting('model.hidden_size')}"
@@ -113,7 +113,7 @@ def network_of(run: Run) -> str:
     return f"{preset}: {shape}" if preset else shape
 
 
-def sentence_task(run: Run) -> str:
+def sentence_task(run: RunFolder) -> str:
     is_next = run.settings.get("objective.sentence") == "next"
     return "Next sentence" if is_next else "Sentence order"
 
@@ -121,7 +121,7 @@ def sentence_task(run: Run) -> str:
 # ---- doubts --------------------------------------------------------------------------
 
 
-def doubts_of(run: Run) -> list[str]:
+def doubts_of(run: RunFolder) -> list[str]:
     """Return reasons not to trust the results of a run, as clauses; for several seeds,
     those of any seed.
     """
@@ -140,7 +140,7 @@ def doubts_of(run: Run) -> list[str]:
     return [doubt for doubt in checks if doubt is not None]
 
 
-def _doubt_of_vocabulary(run: Run) -> str | None:
+def _doubt_of_vocabulary(run: RunFolder) -> str | None:
     share = run.file.data.get("unknown share")
     if not isinstance(share, float) or share <= MOST_UNKNOWN:
         return None
@@ -162,7 +162,7 @@ def _doubt_of_words(last: LogRow) -> str | None:
     )
 
 
-def _doubt_of_order(run: Run, last: LogRow) -> str | None:
+def _doubt_of_order(run: RunFolder, last: LogRow) -> str | None:
     num_pairs = last.values.get("sentence_order_pairs", 0)
     if not num_pairs:
         return None

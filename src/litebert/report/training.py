@@ -21,7 +21,7 @@ from litebert.report.parts import Parts
 from litebert.report.pretraining import pretraining_parts
 from litebert.report.results import results_of
 from litebert.report.tables import Cell, Table, format_value
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.settings import fields_of
 
 REPORT_FILE = "report.html"
@@ -35,7 +35,7 @@ def write_report(folder: Path) -> Path:
     The page depends only on the files of the run: the same run gives the same bytes. It
     loads nothing else.
     """
-    run = Run.open(folder)
+    run = RunFolder.open(folder)
     run.require_plugins()
     is_pretraining = run.kind == "pretraining"
     parts = pretraining_parts(run) if is_pretraining else finetuning_parts(run)
@@ -57,14 +57,14 @@ def write_report(folder: Path) -> Path:
     return folder / REPORT_FILE
 
 
-def _title(run: Run) -> str:
+def _title(run: RunFolder) -> str:
     place = run.folder.resolve()
     if place.name.startswith("seed-"):
         return f"{place.parent.name}/{place.name}"
     return place.name
 
 
-def _status(run: Run) -> str:
+def _status(run: RunFolder) -> str:
     if run.seeds:
         return f"{len(results_of(run))} of {len(run.seeds)} seeds are finished."
     if run.has_model:
@@ -75,7 +75,7 @@ def _status(run: Run) -> str:
     return f"Not finished: {reached}. There is no model yet."
 
 
-def _next_step(run: Run, parts: Parts) -> Section:
+def _next_step(run: RunFolder, parts: Parts) -> Section:
     """Return what the reader can do next: open the seeds, use the model, or resume."""
     this_page = _report_command(run)
     if run.seeds:
@@ -101,14 +101,14 @@ def _next_step(run: Run, parts: Parts) -> Section:
     return Section("Resume", commands={words: [this_page]})
 
 
-def _report_command(run: Run) -> str:
+def _report_command(run: RunFolder) -> str:
     return f"litebert report {shlex.quote(str(run.folder))}"
 
 
 # ---- where everything comes from -----------------------------------------------------
 
 
-def _settings(run: Run) -> Section:
+def _settings(run: RunFolder) -> Section:
     """Return the settings that differ from their defaults, and all of them."""
     settings: dict[str, Json] = dict(run.settings)
     if run.seeds:
@@ -135,7 +135,7 @@ def _settings(run: Run) -> Section:
     return Section("Settings", tables=[changed], folded=[everything])
 
 
-def _origins(run: Run) -> Section:
+def _origins(run: RunFolder) -> Section:
     recorded: dict[str, Json] = {
         "litebert": run.file.litebert,
         **run.file.environment,
@@ -154,7 +154,7 @@ def _as_cell(value: Json) -> Cell:
 # ---- what happened -------------------------------------------------------------------
 
 
-def _resources(run: Run) -> Mapping[str, str]:
+def _resources(run: RunFolder) -> Mapping[str, str]:
     """Return what the training took, in words; an unknown figure is empty."""
     logged = [row.values for row in run.training if "tokens_per_second" in row.values]
     speeds = [row["tokens_per_second"] for row in logged]
@@ -173,7 +173,7 @@ def _resources(run: Run) -> Mapping[str, str]:
     }
 
 
-def _notes(run: Run) -> Section:
+def _notes(run: RunFolder) -> Section:
     notes = [(row.step, row.text) for row in run.rows if row.kind == "note"]
     if not notes:
         return Section("Notes", ["Nothing unusual was noted: no step was skipped."])

@@ -15,6 +15,7 @@ from litebert.fast import accelerate, pack
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import NO_LABEL, Loader, PretrainingBatch, prefetch
 from litebert.plugins import PRETRAINING_HEADS
+from litebert.rng import Ints
 from litebert.tasks.heads import PretrainingHead, PretrainingWork, masked_lm_objective
 from litebert.tasks.task import Loss, Task
 
@@ -35,6 +36,7 @@ class Pretraining(Task[PretrainingWork]):
 
     def __post_init__(self) -> None:
         accelerate(self.network.albert)
+        # of each head: the loss, the right answers, and how many were predicted
         self.num_sums = 3 * len(self.network.heads)
 
     @property
@@ -48,31 +50,30 @@ class Pretraining(Task[PretrainingWork]):
         """
         assert self.open_loader is not None
         steps = range(start, stop)
-        train = self.train
-        world = self.world
-        early = self.early
-        made = prefetch(
+        prepared = prefetch(
             self.open_loader,
             steps,
-            rank=world.rank,
-            world_size=world.size,
-            workers=train.loader_workers,
+            rank=self.world.rank,
+            world_size=self.world.size,
+            workers=self.train.loader_workers,
         )
-        for step, batch in zip(steps, made, strict=True):
-            # the depth depends only on the step, so a run that was stopped resumes
-            # exactly
-            is_early = early.depth is not None and step < round(
-                early.depth_share * train.steps
-            )
-            full = self.network.config.num_steps
-            self.network.albert.depth = (
-                min(early.depth or full, full) if is_early else full
-            )
-            yield list(
-                micro_batches(
-                    batch, train.micro_batch_size, device_of(self.network), world
-                )
-            )
+        device = device_of(self.network)
+        size = self.train.micro_batch_size
+        for step, batch in zip(steps, prepared, strict=True):
+            # Only the step decides on the depth, so a run that was stopped resumes
+            # exactly.
+            self.network.albert.depth = self._depth_at(step)
+            yield list(micro_batches(batch, size, device, self.world))
+
+    def _depth_at(self, step: int) -> int:
+        """Return how many steps of the network a training step uses: `early.depth` at
+        first, then all.
+        """
+        full = self.network.config.num_steps
+        early = self.early
+        if early.depth is None or step >= round(early.depth_share * self.train.steps):
+            return full
+        return min(early.depth, full)
 
     def loss(
         self, work: PretrainingWork, logits: dict[str, Tensor] | None = None
@@ -83,19 +84,18 @@ class Pretraining(Task[PretrainingWork]):
         if logits is None:
             logits = self.network(work.batch, work.masked_positions)
         totals = list[Tensor]()
-        sums = list[Tensor | None]()
+        sums = dict[str, Tensor]()  # (3,) each
         for name, head in self.heads.items():
             loss = head.loss(logits[name], work)
-            sums.append(None if loss is None else loss.sums)
-            if loss is not None:
-                weight = self.weights.get(name, 1.0)
-                totals.append(loss.total if weight == 1 else weight * loss.total)
-        known = [values for values in sums if values is not None]
-        nothing = torch.zeros_like(known[0])
-        total = sum(totals[1:], totals[0])
-        return Loss(
-            total, torch.cat([nothing if values is None else values for values in sums])
-        )
+            if loss is None:  # this micro-batch has nothing for the head
+                continue
+            sums[name] = loss.sums
+            weight = self.weights.get(name, 1.0)
+            # A product with 1 would be one more kernel in every step.
+            totals.append(loss.total if weight == 1 else weight * loss.total)
+        nothing = torch.zeros_like(next(iter(sums.values())))
+        all_sums = [sums.get(name, nothing) for name in self.heads]
+        return Loss(sum(totals[1:], totals[0]), torch.cat(all_sums))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return mean losses and accuracies in [0, 1] of the heads that were
@@ -104,12 +104,11 @@ class Pretraining(Task[PretrainingWork]):
         values = dict[str, float]()
         for number, head in enumerate(self.heads.values()):
             loss, correct, count = sums[3 * number : 3 * number + 3]
+            # The first head is shown even if nothing was counted, as zeros.
             if count or number == 0:
-                of_loss, of_accuracy = head.measures
-                values |= {
-                    of_loss.name: loss / (count or 1.0),
-                    of_accuracy.name: correct / (count or 1.0),
-                }
+                loss_measure, accuracy_measure = head.measures
+                values[loss_measure.name] = loss / (count or 1.0)
+                values[accuracy_measure.name] = correct / (count or 1.0)
         return values
 
     @torch.no_grad()
@@ -123,38 +122,30 @@ class Pretraining(Task[PretrainingWork]):
         device = device_of(self.network)
         self.network.eval()
         pack(self.network.albert)
-        exact = device.sum_dtype
-        sums = torch.zeros(self.num_sums, dtype=exact, device=device.place)
-        # of the positions that show [MASK]
-        hidden = torch.zeros(3, dtype=exact, device=device.place)
+        # Sums over all batches and processes: float64 where the device has it.
+        sums = torch.zeros(self.num_sums, dtype=device.sum_dtype, device=device.place)
+        # loss, right answers and number of the positions that show [MASK]
+        mask_sums = torch.zeros(3, dtype=device.sum_dtype, device=device.place)
         for batch in self.world.share(self.held_out):
             shows_mask = batch.ids[batch.masked_positions] == self.mask_id  # (masked,)
-            done = 0  # masked tokens of the micro-batches before
+            first = 0  # of the micro-batch, among the masked tokens of the batch
             for work in micro_batches(batch, self.train.micro_batch_size, device):
                 logits = self.network(work.batch, work.masked_positions)
                 sums += self.loss(work, logits).sums
-                more = done + len(work.masked_ids)
+                last = first + len(work.masked_ids)
                 if self.mask_id is not None:
-                    # found on the host: a GPU would have to be waited for
-                    shown = np.flatnonzero(shows_mask[done:more])
-                    rows = device.copy(torch.from_numpy(shown))
-                    hidden += masked_lm_objective(
-                        logits["masked_lm"][rows],
-                        replace(work, masked_ids=work.masked_ids[rows]),
-                    ).sums
-                done = more
+                    # Looked up on the host: a GPU would have to be waited for.
+                    rows = np.flatnonzero(shows_mask[first:last])
+                    mask_sums += _sums_at(rows, work, logits["masked_lm"], device)
+                first = last
         self.network.train()
-        self.world.sum_([sums, hidden])
+        self.world.sum_([sums, mask_sums])
         measured = self.measures(sums.tolist())
-        loss, correct, count = hidden.tolist()
+        loss, correct, count = mask_sums.tolist()
         if count:
-            measured |= {
-                "mask_token_loss": loss / count,
-                "mask_token_accuracy": correct / count,
-            }
-        ids = np.concatenate([batch.masked_ids for batch in self.held_out])
-        num_commonest = np.bincount(ids, minlength=1).max()
-        measured["masked_lm_baseline"] = float(num_commonest / max(1, ids.size))
+            measured["mask_token_loss"] = loss / count
+            measured["mask_token_accuracy"] = correct / count
+        measured["masked_lm_baseline"] = _share_of_commonest(self.held_out)
         if "sentence_order_accuracy" in measured:
             # fewer than train.eval_sequences, if the held-out documents have no more or
             # some have no two sentences
@@ -162,6 +153,22 @@ class Pretraining(Task[PretrainingWork]):
                 count_labels(batch.sentence_labels) for batch in self.held_out
             )
         return measured
+
+
+def _sums_at(
+    rows: Ints, work: PretrainingWork, logits: Tensor, device: Device
+) -> Tensor:
+    """Return the sums of masked LM, (3,), over some of the masked tokens."""
+    places = device.copy(torch.from_numpy(rows))
+    part = replace(work, masked_ids=work.masked_ids[places])
+    return masked_lm_objective(logits[places], part).sums
+
+
+def _share_of_commonest(batches: Sequence[PretrainingBatch]) -> float:
+    """Return the share of the masked tokens that the most common one has."""
+    ids = np.concatenate([batch.masked_ids for batch in batches])
+    num_commonest = np.bincount(ids, minlength=1).max()
+    return float(num_commonest / max(1, ids.size))
 
 
 def micro_batches(
@@ -173,35 +180,38 @@ def micro_batches(
     """Cut a process's share of a step into micro-batches of at most `size` sequences,
     on a device.
     """
-    num_sequences = len(batch.offsets) - 1
     labels = batch.sentence_labels
-    num_labelled = count_labels(labels)
-    masked, labeled = (
-        int(total) for total in world.totals(len(batch.masked_ids), num_labelled)
-    )
-    size = size or num_sequences
-    for first in range(0, num_sequences, size):
-        last = min(first + size, num_sequences)
-        start = batch.offsets[first]
-        stop = batch.offsets[last]
-        inside = slice(*np.searchsorted(batch.masked_positions, [start, stop]))
+    # Losses are means over the whole step, whatever the micro-batches and processes: so
+    # each needs to know how much all of them predict together.
+    totals = world.totals(len(batch.masked_ids), count_labels(labels))
+    step_masked, step_labeled = (int(total) for total in totals)
 
-        def on_device(array: Any) -> Tensor:
-            return device.copy(torch.from_numpy(array))
+    def on_device(array: Any) -> Tensor:
+        return device.copy(torch.from_numpy(array))
 
+    num_sequences = len(batch.offsets) - 1
+    at_once = size or num_sequences
+    for first in range(0, num_sequences, at_once):
+        last = min(first + at_once, num_sequences)
+        # Sequences lie end to end: their tokens are one slice, and so are their masked
+        # positions, which ascend.
+        offsets = batch.offsets[first : last + 1]  # (sequences + 1,)
+        start = offsets[0]
+        stop = offsets[-1]
+        masked = slice(*np.searchsorted(batch.masked_positions, [start, stop]))
         yield PretrainingWork(
             batch=Batch(
                 ids=on_device(batch.ids[start:stop]),
                 positions=on_device(batch.positions[start:stop]),
                 segments=on_device(batch.segments[start:stop]),
-                offsets=on_device(batch.offsets[first : last + 1] - start),
-                lengths=tuple(np.diff(batch.offsets[first : last + 1]).tolist()),
+                offsets=on_device(offsets - start),
+                lengths=tuple(np.diff(offsets).tolist()),
             ),
-            masked_positions=on_device(batch.masked_positions[inside] - start),
-            masked_ids=on_device(batch.masked_ids[inside]),
+            masked_positions=on_device(batch.masked_positions[masked] - start),
+            masked_ids=on_device(batch.masked_ids[masked]),
             sentence_labels=None if labels is None else on_device(labels[first:last]),
-            step_masked=masked,
-            step_labelled=labeled,
+            step_masked=step_masked,
+            step_labelled=step_labeled,
         )
 
 

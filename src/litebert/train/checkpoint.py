@@ -29,7 +29,7 @@ from litebert.files import Json
 from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.train.run import WRITTEN_FILES, write_model
 
 FORMAT_VERSION = 1
@@ -83,41 +83,35 @@ class Checkpoints:
         Nothing is written if weights or moments are not finite. The last one from
         before a divergence is kept.
         """
-        tensors = state_tensors(optimizer)
-        if name := first_not_finite({**dict(network.named_parameters()), **tensors}):
-            what = (
-                f"training has diverged: {name} is not finite after step"
-                f" {progress.step}"
-            )
-            expected = "finite numbers; earlier checkpoints are untouched"
-            advice = "start a run with a lower optim.learning_rate under another --name"
-            raise NonFiniteError("LB-541", what, expected=expected, next=advice)
+        moments = state_tensors(optimizer)
+        weights = dict(network.named_parameters())
+        _require_finite({**weights, **moments}, progress.step)
         final = self.folder / f"step-{progress.step:09d}"
         with files.staged_folder(final) as staged:
             model = replace(self.model or ModelFolder(network), network=network)
             write_folder(model, staged)
-            moments = {
-                name: tensor.cpu().contiguous() for name, tensor in tensors.items()
-            }
-            files.write_bytes(staged / OPTIMIZER_FILE, save(moments))
+            on_cpu = {name: x.cpu().contiguous() for name, x in moments.items()}
+            files.write_bytes(staged / OPTIMIZER_FILE, save(on_cpu))
             files.write_json(staged / STATE_FILE, progress.model_dump(mode="json"))
             # last, when every file that it lists is on disk
             files.write_json(staged / MANIFEST_FILE, manifest_of(staged, progress.step))
+        # Read back, so that older ones go only when this one is good.
         verify(final)
-        # keep the newest from before a divergence, so that a run can restart from it
-        spared = [
-            path
-            for path in self.newest_first()
-            if step_of(path) < (progress.diverged or 0)
-        ][:1]
-        for outdated in self.newest_first()[self.keep :]:
-            is_kept = (
-                self.keep_every is not None and step_of(outdated) % self.keep_every == 0
-            )
-            is_ours = not files.foreign_files(outdated, CHECKPOINT_FILES)
-            if not is_kept and outdated not in spared and is_ours:
-                files.remove_folder(outdated)
+        self._remove_outdated(progress.diverged or 0)
         return final
+
+    def _remove_outdated(self, diverged: int) -> None:
+        """Remove all but the newest ones, those to keep, and the newest from before the
+        step of a divergence, from which a run can start again.
+        """
+        checkpoints = self.newest_first()
+        before = [path for path in checkpoints if step_of(path) < diverged]
+        for path in checkpoints[self.keep :]:
+            is_kept = self.keep_every and step_of(path) % self.keep_every == 0
+            is_last_good = path in before[:1]
+            has_foreign_files = bool(files.foreign_files(path, CHECKPOINT_FILES))
+            if not (is_kept or is_last_good or has_foreign_files):
+                files.remove_folder(path)
 
     def restore_latest(
         self,
@@ -133,48 +127,30 @@ class Checkpoints:
         """
         for path in self.newest_first():
             try:
-                verify(path)
-                loaded = read_folder(path)
-                tensors = load_file(path / OPTIMIZER_FILE)
-                progress = files.read_json(path / STATE_FILE, command=AGAIN)
-                RunProgress.model_validate(progress)
-                if missing := loaded.missing - getattr(
-                    network, "untrained", frozenset()
-                ):
-                    raise _damaged(path, f"it lacks {', '.join(sorted(missing)[:5])}")
-                if name := first_not_finite(tensors):
-                    raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
-                # first: if this raises, nothing has changed
-                load_state_tensors(optimizer, tensors)
-                values = {
-                    name: t
-                    for name, t in loaded.network.state_dict().items()
-                    if name not in loaded.missing
-                }
-                network.load_state_dict(values, strict=False)
-                return progress
+                return _restore(path, network, optimizer)
             except DamagedError as error:
                 problems.append(error)
             except (SafetensorError, ValidationError) as error:
                 problems.append(_damaged(path, error))
-            # otherwise it would count as one to keep, and a good checkpoint would be
-            # removed
+            # Otherwise it would count as one to keep, and a good checkpoint would be
+            # removed. The suffix tells two damaged ones of the same step apart.
             path.rename(path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}"))
         return None
 
     def newest_first(self) -> list[Path]:
         """Return the checkpoints of the run, newest first."""
-        # also matches unfinished ones of a killed process
-        found = self.folder.glob("step-*")
-        return sorted(
-            (path for path in found if path.name[5:].isdecimal()), reverse=True
-        )
+        paths = list[Path]()
+        for path in self.folder.glob("step-*"):
+            # others are unfinished ones of a killed process
+            if path.name.removeprefix("step-").isdecimal():
+                paths.append(path)
+        return sorted(paths, reverse=True)
 
     def require_disk(self, num_parameters: int) -> None:
         """Check that the disk has room for the checkpoints that will be kept, one more,
         and the model.
         """
-        one = num_parameters * 12  # weights and two moments in float32
+        one = num_parameters * 12  # bytes: weights and two moments in float32
         present = sum(
             file.stat().st_size
             for path in self.newest_first()
@@ -196,6 +172,43 @@ class Checkpoints:
             )
 
 
+def _restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Json:
+    """Load one checkpoint; return its progress. If it is damaged, nothing changes."""
+    verify(path)
+    loaded = read_folder(path)
+    moments = load_file(path / OPTIMIZER_FILE)
+    progress = files.read_json(path / STATE_FILE, command=AGAIN)
+    RunProgress.model_validate(progress)
+    # what nothing trains is not written
+    untrained: frozenset[str] = getattr(network, "untrained", frozenset())
+    missing = sorted(loaded.missing - untrained)
+    if missing:
+        raise _damaged(path, f"it lacks {', '.join(missing[:5])}")
+    name = first_not_finite(moments)
+    if name is not None:
+        raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
+    # first: if this raises, nothing has changed
+    load_state_tensors(optimizer, moments)
+    weights = loaded.network.state_dict()
+    for name in loaded.missing:
+        del weights[name]
+    network.load_state_dict(weights, strict=False)
+    return progress
+
+
+def _require_finite(tensors: Mapping[str, Tensor], step: int) -> None:
+    """Raise LB-541 for a weight or moment with NaN or infinity."""
+    name = first_not_finite(tensors)
+    if name is None:
+        return
+    raise NonFiniteError(
+        "LB-541",
+        f"training has diverged: {name} is not finite after step {step}",
+        expected="finite numbers; earlier checkpoints are untouched",
+        next="start a run with a lower optim.learning_rate under another --name",
+    )
+
+
 def step_of(path: Path) -> int:
     """Return the step of a checkpoint from its name."""
     return int(path.name.removeprefix("step-"))
@@ -209,31 +222,29 @@ def verify(path: Path) -> None:
         raise _damaged(path, f"it lacks {MANIFEST_FILE}")
     listed = files.read_json(path / MANIFEST_FILE, command=AGAIN)
     present = manifest_of(path, step_of(path))
-    if listed != present:
-        one, other = (
-            x if isinstance(x := each.get("files"), dict) else {}
-            for each in (listed, present)
-        )
-        differing = sorted(
-            name for name in one | other if one.get(name) != other.get(name)
-        )
-        raise _damaged(
-            path,
-            f"differs from its manifest: {', '.join(differing or [MANIFEST_FILE])}",
-        )
+    if listed == present:
+        return
+    listed_files = _files_in(listed)
+    present_files = _files_in(present)
+    names = sorted({**listed_files, **present_files})
+    changed = [n for n in names if listed_files.get(n) != present_files.get(n)]
+    # none if only its format or step differs
+    differing = ", ".join(changed) or MANIFEST_FILE
+    raise _damaged(path, f"differs from its manifest: {differing}")
+
+
+def _files_in(manifest: Mapping[str, Json]) -> dict[str, Json]:
+    entries = manifest.get("files")
+    return entries if isinstance(entries, dict) else {}
 
 
 def manifest_of(folder: Path, step: int) -> dict[str, Json]:
     """Describe every file of a checkpoint."""
-    paths = [
-        path
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path.name != MANIFEST_FILE
-    ]
-    listed: dict[str, Json] = {
-        p.name: {"bytes": p.stat().st_size, "blake2b": files.hash_file(p)}
-        for p in paths
-    }
+    listed: dict[str, Json] = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name != MANIFEST_FILE:
+            size = path.stat().st_size
+            listed[path.name] = {"bytes": size, "blake2b": files.hash_file(path)}
     return {"format": FORMAT_VERSION, "step": step, "files": listed}
 
 
@@ -241,14 +252,10 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     """Return the name of a tensor with NaN or infinity, if any, by operations that
     every device supports.
     """
-    return next(
-        (
-            name
-            for name, tensor in tensors.items()
-            if not tensor.detach().isfinite().all()
-        ),
-        None,
-    )
+    for name, tensor in tensors.items():
+        if not tensor.detach().isfinite().all():
+            return name
+    return None
 
 
 def _damaged(path: Path, received: object) -> DamagedError:
@@ -271,7 +278,7 @@ def average_checkpoints(
     """Write the mean weights of the `last` newest checkpoints as a model; return the
     steps of these checkpoints.
     """
-    Run.of(Run.open(run).folder)  # refuses several seeds
+    RunFolder.of(RunFolder.open(run).folder)  # refuses several seeds
     files.require_new(output, force=force, own=WRITTEN_FILES)
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     if len(every) < last:
@@ -307,6 +314,7 @@ def mean_model(folders: Sequence[Path], weights: Sequence[float] = ()) -> ModelF
     for folder, share in zip(folders[1:], shares[1:], strict=True):
         for name, tensor in read_folder(folder).network.state_dict().items():
             sums[name] += tensor.double() * share
+    # Rounded to float32 once, at the end.
     network.load_state_dict(
         {name: (x / sum(shares)).float() for name, x in sums.items()}
     )

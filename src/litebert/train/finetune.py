@@ -43,7 +43,7 @@ from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule, use_average
 from litebert.plugins import DATASETS, plugins_used
-from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
+from litebert.runs import RESULT_FILE, AnswerRow, Result, RunFolder, is_run
 from litebert.settings import Resolved
 from litebert.tasks.calibration import calibrate, tempered
 from litebert.tasks.check import vocabulary_doubts
@@ -173,7 +173,7 @@ def write_result(
     """
     key = prepared.key_measure
     family = prepared.dataset.family
-    evaluations = Run(folder).evaluations
+    evaluations = RunFolder(folder).evaluations
     last = evaluations[-1]
     best = max(evaluations, key=lambda row: row.values.get(key, -math.inf))
     kept: Literal["last", "best"] = "last"
@@ -474,7 +474,7 @@ def settle_defaults(
     eval_every = train.eval_every or min(math.ceil(steps_per_epoch), steps)
     precision = train.precision
     if precision in (None, "auto"):
-        recorded = Run(folder).settings.get("train.precision")
+        recorded = RunFolder(folder).settings.get("train.precision")
         measured = choose_device(train.device).precision(precision)
         precision = recorded or measured  # type: ignore[assignment]
     settled = train.model_copy(

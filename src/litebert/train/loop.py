@@ -27,7 +27,7 @@ from litebert.optim import (
     state_tensors,
     use_average,
 )
-from litebert.runs import METRICS_FILE, Run
+from litebert.runs import METRICS_FILE, RunFolder
 from litebert.tasks.task import Task, Work
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.pace import Pace
@@ -95,11 +95,14 @@ def train(
 
     if progress.step == 0 and settings.eval_at_start:
         log.evaluation(progress.step, best.evaluate)
+    # The batches begin at the step of the checkpoint: each is a function of its number,
+    # so nothing is replayed.
     batches = iter(task.batches(progress.step, NO_END))
     is_stopping = False
     while left and not is_stopping:
         begun = time.monotonic()
         works = next(batches)
+        # Not the step: by the clock, a step may advance the schedule by more or less.
         rate = schedule(min(settings.steps - 1, int(progress.position)))
         result = training_step(
             task,
@@ -210,7 +213,7 @@ class BestModel(Generic[Work]):
         """Return it with the highest value in the log, which a resumed run has."""
         best = cls(task, optimizer, model, log, key_measure)
         if key_measure and log.session.world.is_first:
-            for row in Run(log.session.folder).evaluations:
+            for row in RunFolder(log.session.folder).evaluations:
                 best.value = max(best.value, row.values.get(key_measure, -math.inf))
         return best
 
@@ -240,6 +243,7 @@ def count(
     """Add a step to the progress; log a skipped step or a divergence; raise after too
     many skipped in a row.
     """
+    # A skipped step counts, too: it has used up its batch.
     progress.step = progress.step + 1
     progress.position = progress.position + progress.stride
     if config.train.precision == "fp16":
@@ -262,6 +266,7 @@ def _adjust_scale(progress: RunProgress, result: "StepResult") -> None:
         progress.loss_scale = max(1.0, progress.loss_scale / 2)
         progress.scaled_steps = 0
     elif progress.scaled_steps == STEPS_PER_SCALE:
+        # Powers of two only, so that scaling rounds nothing.
         progress.loss_scale = progress.loss_scale * 2
         progress.scaled_steps = 0
 
@@ -315,8 +320,9 @@ def _watch_divergence(
         progress.trend = result.loss
     else:
         progress.trend = TREND * progress.trend + (1 - TREND) * result.loss
+    # A first loss below 1, of a model that was trained before, would warn of noise.
     if progress.trend <= DIVERGED * max(1.0, progress.first_loss):
-        progress.diverged = None
+        progress.diverged = None  # it has recovered
     elif progress.diverged is None:
         progress.diverged = progress.step
         losses = (
@@ -370,12 +376,14 @@ def training_step(
     `works` is this one's share. Gradients are summed once per step, not earlier: that
     of a shared block is complete only at the end of the backward pass.
     """
+    # Dropout depends only on the step and the process, so nothing random is saved.
     torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
     parameters = list(task.network.parameters())
     device = device_of(task.network)
-    # the task's sums, the loss, the tokens
+    # the task's sums, the loss, the tokens: (num_sums + 2,), on the device
     seen = torch.zeros(task.num_sums + 2, dtype=device.sum_dtype, device=device.place)
     for work in works:
+        # Each loss is already a share of the whole step's: gradients only add up.
         loss = task.loss(work)
         (loss.total * loss_scale).backward()  # type: ignore[no-untyped-call]
         seen[:-2] += loss.sums
@@ -387,6 +395,7 @@ def training_step(
         world.sum_([seen])
     if loss_scale != 1:
         torch._foreach_mul_(gradients, 1 / loss_scale)
+    # of all gradients together, before clipping; () on the device
     norm = clip_gradients(parameters, clip_norm)
     # The only place where a step waits for a GPU: nothing may change unless everything
     # is finite.
@@ -395,6 +404,7 @@ def training_step(
     is_finite = all(map(math.isfinite, (*sums, total, gradient_norm)))
     if is_finite:
         for group in optimizer.param_groups:
+            # a new head, for instance, may learn faster than the encoder
             group["lr"] = learning_rate * group["rate_scale"]
         optimizer.step()
     # frees the gradients' memory for the next forward pass
@@ -429,14 +439,16 @@ class Clock:
         """Set the time spent, and the stride by the pace of the last 20 % of the time;
         keep `seconds_to_end` free.
         """
-        left = self.world.broadcast(self.ends - self.now())
+        left = self.world.broadcast(self.ends - self.now())  # seconds
         step = progress.step
+        # saved with a checkpoint: a resumed run has only the rest of the time
         progress.seconds = self.seconds - left
         if not self._seen:
             self._seen.append((left, step))
-        left_before, before = self._seen[0]
-        left_then, _ = self._seen[-1]
-        if step == before or left_then - left < self.seconds / LOOKS:
+        left_before, before = self._seen[0]  # the oldest look that counts
+        left_then, _ = self._seen[-1]  # the latest
+        is_too_early = left_then - left < self.seconds / LOOKS
+        if step == before or is_too_early:
             return
         self._seen.append((left, step))
         # what is left of the schedule is spread over the steps that fit the time

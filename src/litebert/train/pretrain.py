@@ -41,7 +41,7 @@ from litebert.optim import (
     load_state_tensors,
     use_average,
 )
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.settings import (
     DEFAULT,
     MEASURED,
@@ -102,97 +102,156 @@ def pretrain(
     """
     with session(folder, world) as opened:
         sources = Sources.open(resolved.config)
-        found = world.from_first(
-            lambda: complete(resolved, sources, folder)[0].model_dump(mode="json")
-        )
-        config = PretrainConfig.model_validate(found)
-        settings = config.train
-        start = config.start.model
-        named = config.distil.teacher
-        settled = resolved.fill_measured(config)
-        # the shape comes from the vocabulary or the starting model
-        for name, origin in settled.origins.items():
-            if name.startswith("model.") and origin == MEASURED:
-                of_text = not start and (
-                    name == "model.vocab_size" or name.endswith("_token_id")
-                )
-                begins = start or named
-                settled.origins[name] = (
-                    f"start {begins}" if begins and not of_text else TOKENIZER
-                )
-        of_teacher: dict[str, Json] = {}
-        if sources.taught:
-            of_teacher = {"teacher": sources.taught.hash}
-        elif named:
-            of_teacher = {"teacher": hash_weights(locate(named))}
-        if begin(folder, settled, data=sources.describe() | of_teacher, world=world):
+        settled = settle(resolved, sources, folder, world)
+        data = sources.describe() | _describe_teacher(settled.config, sources)
+        is_finished = begin(folder, settled, data=data, world=world)
+        if is_finished:
             return 0
+        # before `train.threads` changes it
         all_threads = torch.get_num_threads()
-        device = choose_device(settings.device)
-        dtype = device.dtype(settings.precision)
+        train_config = settled.config.train
+        device = choose_device(train_config.device)
+        dtype = device.dtype(train_config.precision)
         with (
-            threads(settings.threads),
-            device.computing(dtype, is_deterministic=settings.deterministic),
+            threads(train_config.threads),
+            device.computing(dtype, is_deterministic=train_config.deterministic),
         ):
-            # a student is initialized from its teacher on the CPU, before either moves
-            teacher = open_teacher(config, sources, folder, dtype=dtype, world=world)
-            network = new_network(config, sources, teacher, dtype)
-            network.to(device.place).train()
-            if isinstance(teacher, Teacher):
-                move_network(teacher.encoder, device)
-            elif teacher:
-                teacher = replace(teacher, axes=teacher.axes.to(device.place))
-            if settings.gradient_checkpointing:
-                checkpoint_gradients(network.albert)
-            if settings.compile:
-                compile_steps(network.albert)
-            flops = None
-            if not (named or config.early.depth):  # every token, in every step
-                length = sources.mean_length(config)
-                flops = 3.0 * forward_flops(config.model, seq_length=length)
-            log = RunLog(opened, settings, device, is_quiet, flops)
-            optimizer = build_optimizer(config.optim, network.named_parameters())
-            fresh = (
-                take_start(network, optimizer, config, sources.tokenizer, log)
-                if start
-                else network.state_dict()
-            )
-            if not sources.teaches_order(config):
-                parts = ["sentence_order."]
-                if {*network.heads} <= {*USUAL_HEADS}:
-                    parts.append("albert.pooler.")  # only sentence order reads it
-                network.untrained = frozenset(
-                    name for name in fresh if name.startswith(tuple(parts))
-                )
-                why = (
-                    "no document has two sentences (see --language, --sentences), or"
-                    " objective.sentence=none, or objective.heads.sentence_order=0"
-                )
-                log.say(
-                    f"sentence order is not learned: {why}",
-                    is_warning=config.objective.sentence != "none"
-                    and "sentence_order" in network.heads,
-                )
-            held_out = sources.evaluation(config)
-            _note_few(held_out, settings.eval_sequences, log)
-            task = task_of(network, config, sources, held_out, teacher, world)
-            key = "masked_lm_accuracy" if settings.keep_best else None
-            vectors = vectors_of(config, teacher)
-            model = ModelFolder(network, sources.tokenizer, vectors)
-            pace = None
-            if settings.minutes is not None and device.is_cpu:
-                # threads that the user has set stay, and all processes have the same
-                is_measured = settled.origins["train.threads"] == MEASURED
-                may_change = is_measured and world.size == 1
-                pace = Pace(log, (1, all_threads) if may_change else ())
-            if not train(
-                task, config, log, optimizer, model, key_measure=key, pace=pace
-            ):
-                return opened.exit_code()
-        if world.is_first:
-            with use_average(optimizer):
-                write_model(folder / "model", model, has_card=True)
-        return 0
+            log = RunLog(opened, train_config, device, is_quiet)
+            return _train(settled, sources, log, all_threads)
+
+
+def settle(
+    resolved: Resolved[PretrainConfig], sources: Sources, folder: Path, world: World
+) -> Resolved[PretrainConfig]:
+    """Return the full configuration, the same in all processes, with the origin of
+    each setting: the network's shape comes from the vocabulary or the starting model.
+    """
+    measured = world.from_first(
+        lambda: complete(resolved, sources, folder)[0].model_dump(mode="json")
+    )
+    settled = resolved.fill_measured(PretrainConfig.model_validate(measured))
+    start = settled.config.start.model
+    begins_as = start or settled.config.distil.teacher
+    origins = dict[str, str]()
+    for name, origin in settled.origins.items():
+        if origin != MEASURED or not name.startswith("model."):
+            continue
+        is_of_text = name == "model.vocab_size" or name.endswith("_token_id")
+        if begins_as is None or (is_of_text and not start):
+            origins[name] = TOKENIZER
+        else:
+            origins[name] = f"start {begins_as}"
+    return Resolved(settled.config, settled.origins | origins)
+
+
+def _describe_teacher(config: PretrainConfig, sources: Sources) -> dict[str, Json]:
+    """Describe a teacher by its hash, so that a run resumes only with the same."""
+    if sources.taught:
+        return {"teacher": sources.taught.hash}
+    if config.distil.teacher:
+        return {"teacher": hash_weights(locate(config.distil.teacher))}
+    return {}
+
+
+def _train(
+    settled: Resolved[PretrainConfig], sources: Sources, log: RunLog, all_threads: int
+) -> int:
+    """Make the network, its optimizer and its task; train, and write the model at the
+    end. Return the exit code.
+    """
+    config = settled.config
+    device = log.device
+    world = log.session.world
+    folder = log.session.folder
+    dtype = device.dtype(config.train.precision)
+    # A student is initialized from its teacher on the CPU, before either moves.
+    teacher = open_teacher(config, sources, folder, dtype=dtype, world=world)
+    network = new_network(config, sources, teacher, dtype)
+    network.to(device.place).train()
+    if isinstance(teacher, Teacher):
+        move_network(teacher.encoder, device)
+    elif teacher is not None:
+        teacher = replace(teacher, axes=teacher.axes.to(device.place))
+    if config.train.gradient_checkpointing:
+        checkpoint_gradients(network.albert)
+    if config.train.compile:
+        compile_steps(network.albert)
+    log.flops_per_token = _flops_per_token(config, sources)
+    # Built before `take_start`, which may fill in its moments.
+    optimizer = build_optimizer(config.optim, network.named_parameters())
+    random_names: Collection[str] = network.state_dict()
+    if config.start.model:
+        random_names = take_start(network, optimizer, config, sources.tokenizer, log)
+    if not sources.teaches_order(config):
+        _leave_order_untrained(network, random_names, config, log)
+    held_out = sources.evaluation(config)
+    _note_few(held_out, config.train.eval_sequences, log)
+    task = task_of(network, config, sources, held_out, teacher, world)
+    model = ModelFolder(network, sources.tokenizer, vectors_of(config, teacher))
+    is_complete = train(
+        task,
+        config,
+        log,
+        optimizer,
+        model,
+        key_measure="masked_lm_accuracy" if config.train.keep_best else None,
+        pace=_pace_of(settled, log, all_threads),
+    )
+    if not is_complete:
+        return log.session.exit_code()
+    if world.is_first:
+        with use_average(optimizer):
+            write_model(folder / "model", model, has_card=True)
+    return 0
+
+
+def _flops_per_token(config: PretrainConfig, sources: Sources) -> float | None:
+    """Return the FLOPs of the forward and backward pass; None if not every token passes
+    through the whole network in every step, and none else.
+    """
+    if config.distil.teacher or config.early.depth:
+        return None
+    length = sources.mean_length(config)
+    # a backward pass takes twice as many as a forward pass
+    return 3.0 * forward_flops(config.model, seq_length=length)
+
+
+def _leave_order_untrained(
+    network: AlbertForPretraining,
+    random_names: Collection[str],
+    config: PretrainConfig,
+    log: RunLog,
+) -> None:
+    """Mark what nothing will train, so that it is not written into the model: its
+    answers would be those of random weights.
+    """
+    prefixes = ["sentence_order."]
+    if set(network.heads) <= set(USUAL_HEADS):
+        prefixes.append("albert.pooler.")  # only sentence order reads it
+    untrained = [name for name in random_names if name.startswith(tuple(prefixes))]
+    network.untrained = frozenset(untrained)
+    is_expected = config.objective.sentence == "none"
+    log.say(
+        "sentence order is not learned: no document has two sentences (see --language,"
+        " --sentences), or objective.sentence=none, or"
+        " objective.heads.sentence_order=0",
+        is_warning=not is_expected and "sentence_order" in network.heads,
+    )
+
+
+def _pace_of(
+    settled: Resolved[PretrainConfig], log: RunLog, all_threads: int
+) -> Pace | None:
+    """Return what watches the pace of a run by the clock on a CPU."""
+    if settled.config.train.minutes is None or not log.device.is_cpu:
+        return None
+    # Threads that the user has set stay, and all processes have the same.
+    is_measured = settled.origins["train.threads"] == MEASURED
+    may_change = is_measured and log.session.world.size == 1
+    return Pace(log, (1, all_threads) if may_change else ())
+
+
+# ---- the parts of a run --------------------------------------------------------------
 
 
 def open_teacher(
@@ -328,7 +387,7 @@ def complete(
 
     train = config.train
     device = choose_device(config.train.device)
-    run = Run(folder)
+    run = RunFolder(folder)
     changed: dict[str, Json] = {}
     if train.precision in (None, "auto"):
         recorded = run.settings.get("train.precision")

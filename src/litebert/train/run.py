@@ -233,10 +233,10 @@ def begin(
     def write_or_check() -> bool:
         is_new = not runs.is_run(folder)
         free = FREE_SETTINGS
-        run = runs.Run(folder)
-        if is_new and group and runs.Run(group).seeds:
+        run = runs.RunFolder(folder)
+        if is_new and group and runs.RunFolder(group).seeds:
             free = FREE_SETTINGS | {"train.seed"}
-            run = runs.Run(group).seeds[0]
+            run = runs.RunFolder(group).seeds[0]
         # settings and data must be those of the run, except for settings that do not
         # affect the numbers
         if runs.is_run(run.folder):

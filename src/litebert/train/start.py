@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from litebert.config import FinetuneConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import ModelFolder
-from litebert.runs import Run
+from litebert.runs import RunFolder
 from litebert.tasks.kinds.family import Dataset, Family
 from litebert.tasks.kinds.similarity import Similarity
 from litebert.tasks.kinds.text import Regression, TextClassification, TextExample
@@ -49,7 +49,7 @@ def choose_reading(
         return with_head(dataset, pooling), pooling
     if config.train.exits or not gives_means(start):
         return dataset, "cls"
-    run = Run(folder)
+    run = RunFolder(folder)
     if run.file.data.get("problem") == "similarity":
         return as_similarity(config), "cls"
     recorded = run.settings.get("model.pooling")
