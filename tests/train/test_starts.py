@@ -283,7 +283,7 @@ def test_pairs_without_a_score_become_a_model_of_vectors(
     run = tmp_path / "run"
     configured = configure("answers.csv", "answers.csv", *words)
     assert finetune(configured, run, is_quiet=True) == 0
-    result = Run(run).outcome
+    result = RunFolder(run).outcome
     assert result is not None and result.first is not None
     assert result.key_measure == "mrr"
     assert result.baseline["accuracy"] == pytest.approx(1 / 24)

@@ -98,7 +98,7 @@ def _commonest_confusions(split: str, counts: Counter[tuple[str, str]]) -> Table
 # ---- calibration ---------------------------------------------------------------------
 
 
-def _calibration(run: Run, answers: Answers) -> Section:
+def _calibration(run: RunFolder, answers: Answers) -> Section:
     """Return the expected calibration error of each set whose answers all have a
     probability.
     """

@@ -66,7 +66,7 @@ LENGTHS = (
 
 
 def _begun_otherwise(
-    run: runs.Run, settings: Mapping[str, JsonValue], differing: Sequence[str]
+    run: runs.RunFolder, settings: Mapping[str, JsonValue], differing: Sequence[str]
 ) -> LitebertError:
     """Return the error for a run that was begun with other settings or data, each of
     `differing` in words.
@@ -89,7 +89,7 @@ def _begun_otherwise(
     )
 
 
-def _continuation(run: runs.Run, settings: Mapping[str, JsonValue]) -> str:
+def _continuation(run: runs.RunFolder, settings: Mapping[str, JsonValue]) -> str:
     """Return the command that trains the model of a finished run further, as a run of
     its own.
     """
