@@ -185,7 +185,7 @@ def number_of(text: str) -> int:
 
 
 class MatchRows(RowReading[TextExample, VectorPair]):
-    """Two texts that belong together in each row; the second is what is learnt."""
+    """Two texts that belong together in each row; the second is what is learned."""
 
     what: ClassVar[str] = "pairs of texts that belong together"
     roles: ClassVar[tuple[Role, ...]] = ("text", "second", "id")
