@@ -181,7 +181,13 @@ def finetuned(
     result |= {"fresh": ["head.dense.weight", "head.dense.bias"]}
     write_json(folder / "result.json", result)
     (folder / "model").mkdir()
-    head = HeadConfig(kind="sequence-classification", labels=labels) if labels else None
+    head = None
+    if labels:
+        head = HeadConfig(
+            kind="sequence-classification",
+            labels=labels,
+            compares_texts=task == "mrpc",
+        )
     write_config(AlbertConfig(), folder / "model", head=head)
     for split in splits:
         lines = "".join(

@@ -28,6 +28,7 @@ from litebert.files import (
 from litebert.inference.model import Model
 from litebert.metrics import Spread
 from litebert.report import results as run_results
+from litebert.report.finetuning import usage_of
 from litebert.report.tables import Cell
 from litebert.report.training import REPORT_FILE, write_report
 from litebert.runs import RESULT_FILE, RUN_FILE, Result, read_log, read_metrics
@@ -175,7 +176,7 @@ class Run(on_disk.RunFolder):
             verb = 'embed "A text."'
         command = f"litebert {verb} --model {folder / 'model'}"
         if self.kind == "fine-tuning":
-            command = f"litebert predict {folder} --data FILE --output answers"
+            command = usage_of(self.finished[0])[0]
         unfinished = [run.folder for run in self.seeds if not run.is_finished]
         notes = [f"note    {path} is not finished" for path in unfinished]
         return (*notes, f"next    {command}")

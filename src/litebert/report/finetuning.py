@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from litebert.metrics import Spread
 from litebert.plugins import DATASETS, VERBS
-from litebert.report.answers import Answers, answer_sections
+from litebert.report.answers import answer_sections
 from litebert.report.figures import Figure, Rule, chart_of, rate_charts
 from litebert.report.page import Section
 from litebert.report.parts import Parts, curves, sentences
@@ -30,14 +30,13 @@ from litebert.report.tables import Cell, Table, format_cell
 from litebert.runs import Result, RunFolder, read_answers
 
 MOST_MEASURES = 2  # to draw while the key measure is not known yet
-PAIR = " ¦ "  # separates the two texts of a pair in files of answers
 
 
 def finetuning_parts(run: RunFolder) -> Parts:
     """Return the parts of the page for one run, or for several seeds."""
     results = results_of(run)
     answers = read_answers(run.folder)  # for several seeds: none
-    shell, python = _examples(run, answers)
+    shell, python = _examples(run)
     sections = [
         _result(run, results),
         _published(run, results),
@@ -87,27 +86,33 @@ def _facts(run: RunFolder, results: Sequence[Result]) -> dict[str, str]:
     }
 
 
-def _examples(run: RunFolder, answers: Answers) -> tuple[list[str], str]:
+def _examples(run: RunFolder) -> tuple[list[str], str]:
     """Return how to use the model: commands, and the call of a method."""
-    from litebert.folder import read_head  # imports torch, which only a page needs
-
-    model = shlex.quote(str(run.folder / "model"))
     commands = [
         f"litebert evaluate {shlex.quote(str(run.folder))}",
         f"litebert evaluate {shlex.quote(str(run.folder / 'best'))}",
     ]
-    head = read_head(run.folder / "model") if run.has_model else None
-    if head is None:
+    if not run.has_model:
         return commands, "verbs"
+    command, python = usage_of(run)
+    return [*commands, command], python
+
+
+def usage_of(run: RunFolder) -> tuple[str, str]:
+    """Return the command and the call of a method that use the model of a run."""
+    from litebert.folder import read_head  # imports torch, which only a page needs
+
+    folder = run.folder / "model"
+    model = shlex.quote(str(folder))
+    head = read_head(folder)
+    if head is None:
+        return f'litebert embed "A text." --model {model}', "verbs"
     words = VERBS[head.verb].in_shell
     python = VERBS[head.verb].in_python
-    texts = [row.text for rows in answers.values() for row in rows]
-    compares_pairs = bool(texts) and all(PAIR in text for text in texts)
-    if head.verb == "classify" and compares_pairs:
+    if head.verb == "classify" and head.compares_texts:
         words = 'classify "A text." --pair "Its pair."'
         python = 'classify(["A text."], ["Its pair."])'
-    commands.append(f"litebert {words} --model {model}")
-    return commands, python
+    return f"litebert {words} --model {model}", python
 
 
 # ---- curves --------------------------------------------------------------------------
