@@ -67,7 +67,7 @@ def test_python_of_two_libraries_side_by_side_runs(
         exec(compile(short, page, "exec"), names)
 
 
-# the commands that plug-ins of pages add, which tests/extending runs
+# the commands that plug-ins of pages add, which tests/test_extending.py runs
 OF_PLUGINS = {"keywords", "drift"}
 
 

@@ -15,7 +15,7 @@ import pytest
 from litebert.api.settings import recipe_settings
 from tests.contract.shell import litebert
 
-FOLDER = Path(__file__).parents[2] / "examples"
+FOLDER = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(scope="module")
