@@ -1,6 +1,7 @@
 """Formats and encodings of files: each is recognized, and read for what it means."""
 
 import json
+import re
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +9,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+import litebert
+from litebert.api.training import data_check
 from litebert.errors import LitebertError
 from litebert.reading.encoding import find_encoding
 from litebert.tasks.own.dataset import table_dataset
@@ -265,6 +268,13 @@ def test_prose_is_no_table(write: Write) -> None:
     for name in ("a.txt", "prose"):
         with pytest.raises(LitebertError, match=r"LB-304(.|\n)*spreadsheet"):
             open_table(write(name, prose * 10))
+
+
+@pytest.mark.parametrize("function", [litebert.finetune, data_check])
+def test_help_names_formats_that_are_read(function: Callable[..., object]) -> None:
+    named = re.findall(r"\.[a-z]+(?=[, ])", str(function.__doc__).split("...")[0])
+    assert len(named) >= 5
+    assert set(named) <= set(SUFFIXES)
 
 
 def test_the_docs_list_all_formats() -> None:

@@ -458,8 +458,8 @@ def finetune(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
-    """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file;
-    repeat the command to resume.
+    """Fine-tune a model on a named task, or on your own table (.csv, .xlsx, .jsonl,
+    .parquet, .conll, ...) or folder of texts; repeat the command to resume.
 
     Without a model, training starts from the packaged one.
 
@@ -664,7 +664,8 @@ def data_check(
         "Count pieces with its vocabulary; by default, the packaged model's.",
     ] = None,
 ) -> DataReport:
-    """Report what a file of examples contains and what is wrong with it.
+    """Report what a file of examples contains and what is wrong with it: a table (.csv,
+    .xlsx, .jsonl, .parquet, .conll, ...), or a folder of texts for each label.
 
     The first FILE is for training; the others, for evaluation, are compared with it.
     Exit code 3: it cannot train.
