@@ -58,9 +58,11 @@ _ACTIVATE: dict[Activation, Layer] = {
 }
 # A graph keeps the states of its largest batch, so that larger ones are left to torch.
 _MOST_TOKENS = 1_024
-# (tokens of a text that is timed, the longest text that it stands for). The share of
-# attention grows with the length, so that one length does not speak for all.
-_TIMED = ((16, 64), (128, 256), (512, _MOST_TOKENS))
+# The lengths that are timed, in tokens, and the longest text that each stands for. The
+# share of attention grows with the length, so that one length does not speak for all.
+_SHORT = 16
+_UP_TO = 64
+_LONGER = ((128, 256), (512, _MOST_TOKENS))
 # Scores of one sequence, at most: 16 MB.
 _MOST_SCORES = 2**22
 
@@ -102,12 +104,15 @@ class Graph:
     """The first steps of an encoder as one graph, with the weights that it has now."""
 
     def __init__(self, albert: Albert, num_steps: int) -> None:
-        layers = _int8_layers if is_int8(albert) else _float_layers
+        if is_int8(albert):
+            layers_by_step = _int8_layers(albert, num_steps)
+        else:
+            layers_by_step = _float_layers(albert, num_steps)
         x = _input(-1, -1, albert.config.hidden_size)  # (texts, tokens, hidden)
         states = []
         state = x
-        for layers_of_step in layers(albert, num_steps):
-            state = _step(state, layers_of_step)
+        for layers in layers_by_step:
+            state = _step(state, layers)
             states.append(state)
         # in eight bits, what lies between the products is computed in bf16
         in_bf16 = is_int8(albert) or albert.dtype == torch.bfloat16
@@ -118,9 +123,9 @@ class Graph:
         """Return whether the texts of a batch have one length, for which this graph is
         the faster way.
         """
-        length = batch.lengths[0]
-        is_small = len(batch.ids) <= _MOST_TOKENS
-        return is_small and length <= self.longest and len(set(batch.lengths)) == 1
+        if len(batch.ids) > _MOST_TOKENS:
+            return False
+        return len(set(batch.lengths)) == 1 and batch.lengths[0] <= self.longest
 
     def states(
         self, hidden: Float[Tensor, "tokens hidden"], num_texts: int
@@ -149,27 +154,33 @@ def graph_of(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Graph
 def _longest_faster(albert: Albert, graph: Graph, steps: Sequence[Step]) -> int:
     """Return the longest text for which a graph is faster than the steps; 0 if none is.
 
-    Only short texts are timed in full. For the others one step is enough: what a call
+    Only a short text is timed in full. For longer ones one step is enough: what a call
     costs in itself is nothing beside their products.
     """
-    longest = 0
-    for length, stands_for in _TIMED:
+    if not _is_faster(graph, steps, _rows(albert, _SHORT), rounds=10):
+        return 0
+    longest = _UP_TO
+    first_step = Graph(albert, 1)
+    for length, stands_for in _LONGER:
         if length > albert.config.max_position_embeddings:
             break
-        is_short = length == _TIMED[0][0]
-        num_steps = len(steps) if is_short else 1
-        timed = graph if is_short else Graph(albert, num_steps)
-        layout = Layout(Batch.from_lists([[0] * length]))
-        x = torch.full((length, albert.config.hidden_size), 0.5, dtype=albert.dtype)
-        by_graph, by_steps = time_each(
-            partial(timed.states, x, 1),
-            partial(_apply, steps[:num_steps], x, layout),
-            rounds=10 if is_short else 3,
-        )
-        if by_graph >= by_steps:
+        if not _is_faster(first_step, steps[:1], _rows(albert, length), rounds=3):
             break
         longest = stands_for
     return longest
+
+
+def _rows(albert: Albert, length: int) -> Float[Tensor, "tokens hidden"]:
+    return torch.full((length, albert.config.hidden_size), 0.5, dtype=albert.dtype)
+
+
+def _is_faster(graph: Graph, steps: Sequence[Step], x: Tensor, rounds: int) -> bool:
+    """Return whether a graph computes one text in less time than the steps."""
+    layout = Layout(Batch.from_lists([[0] * len(x)]))
+    by_graph, by_steps = time_each(
+        partial(graph.states, x, 1), partial(_apply, steps, x, layout), rounds=rounds
+    )
+    return by_graph < by_steps
 
 
 def _apply(steps: Sequence[Step], x: Tensor, layout: Layout) -> Tensor:
@@ -295,43 +306,47 @@ def _int8_layers(albert: Albert, num_steps: int) -> list[Layers]:
     ranges = albert.get_buffer("ranges")  # (steps, sites, 2)
     shifts = albert.get_buffer("shifts")  # (steps, shifted, hidden)
     biases = albert.get_buffer("biases")  # (steps, outputs)
+    activation = config.hidden_act
+    if activation in ("gelu_new", "gelu_pytorch_tanh"):
+        activation = "gelu"  # the exact form, as torch's products of bytes have it
     plan = albert.plan[:num_steps]
-    projects = {i: _query_key_value(albert.attention[i]) for i, _ in plan}
-    mixes = {i: _bytes(albert.attention[i].output) for i, _ in plan}
-    widens = {j: _bytes(albert.feed_forward[j].intermediate) for _, j in plan}
-    narrows = {j: _bytes(albert.feed_forward[j].output) for _, j in plan}
+    attention_weights = {i: _attention_bytes(albert.attention[i]) for i, _ in plan}
+    wide_weights = {j: _feed_forward_bytes(albert.feed_forward[j]) for _, j in plan}
 
     layers = []
     for number, (i, j) in enumerate(plan):
-        attention = albert.attention[i]
-        feed_forward = albert.feed_forward[j]
+        project, mix = attention_weights[i]
+        widen, narrow = wide_weights[j]
+        attention_norm = albert.attention[i].norm
+        norm = albert.feed_forward[j].norm
         grids = [ByteGrid.over(low, high) for low, high in ranges[number].tolist()]
         of_input, of_mixed, of_middle, of_wide = grids
         mean, middle_mean = shifts[number]  # (hidden,) each
         parts = torch.split(biases[number], sizes)
         project_bias, mix_bias, wide_bias, narrow_bias = parts
-        # GELU's exact form, as torch's products of bytes have it
-        is_tanh_form = feed_forward.hidden_act in ("gelu_new", "gelu_pytorch_tanh")
-        activation = "gelu" if is_tanh_form else feed_forward.hidden_act
-        norm = feed_forward.norm
+        project_layer = _linear(project, project_bias)
+        wide_layer = _linear(widen, wide_bias, activation)
         layers.append(
             Layers(
-                project=_rounded(
-                    _linear(projects[i], project_bias), of_input, mean=mean
-                ),
-                mix=_rounded(_linear(mixes[i], mix_bias), of_mixed),
-                middle_norm=_norm(attention.norm, attention.norm.bias - middle_mean),
-                widen=_rounded(_linear(widens[j], wide_bias, activation), of_middle),
-                narrow=_rounded(_linear(narrows[j], narrow_bias), of_wide),
+                project=_rounded(project_layer, of_input, mean=mean),
+                mix=_rounded(_linear(mix, mix_bias), of_mixed),
+                middle_norm=_norm(attention_norm, attention_norm.bias - middle_mean),
+                widen=_rounded(wide_layer, of_middle),
+                narrow=_rounded(_linear(narrow, narrow_bias), of_wide),
                 norm=_norm(norm, norm.bias),
-                heads=attention.heads,
+                heads=albert.attention[i].heads,
             )
         )
     return layers
 
 
-def _query_key_value(block: AttentionBlock) -> Node:
-    return _bytes(block.query, block.key, block.value)
+def _attention_bytes(block: AttentionBlock) -> tuple[Node, Node]:
+    joined = _bytes(block.query, block.key, block.value)
+    return joined, _bytes(block.output)
+
+
+def _feed_forward_bytes(block: FeedForwardBlock) -> tuple[Node, Node]:
+    return _bytes(block.intermediate), _bytes(block.output)
 
 
 def _bytes(*layers: nn.Module) -> Node:
