@@ -4,12 +4,14 @@ with less.
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 import litebert
@@ -107,6 +109,23 @@ def test_the_first_evaluation_is_a_regression_on_the_vectors(
         [json.loads(line).get("loss") for line in text.splitlines()] for text in rows
     ]
     assert losses[0] == losses[1]
+
+
+def test_a_run_goes_on_with_the_same_start_at_another_path_and_with_no_other(
+    tmp_path: Path, start: Path, configure: Configure
+) -> None:
+    run = tmp_path / "run"
+    words = ("train.steps=1",)
+    assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
+    moved = shutil.copytree(start / "model", tmp_path / "moved")
+    words = (*words, f"model.start={moved}")
+    assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
+    weights = moved / "model.safetensors"
+    tensors = load_file(weights)
+    tensors["albert.embeddings.word_embeddings.weight"] += 0.01
+    save_file(tensors, weights)
+    with pytest.raises(LitebertError, match="LB-505"):
+        finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True)
 
 
 def test_training_that_loses_what_the_start_had_is_said_and_the_start_is_kept(

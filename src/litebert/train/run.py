@@ -48,6 +48,8 @@ FREE_SETTINGS = {
     "train.keep_every",
 }
 FREE_SETTINGS |= {"train.loader_workers"}
+# a path: the hash of its weights is in the data of the run, and may not change
+FREE_SETTINGS |= {"model.start"}
 # the longest silence before the first and a later line of progress
 FIRST_LINE_SECONDS = 4.0
 LATER_LINE_SECONDS = 30.0
