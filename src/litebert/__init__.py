@@ -1,5 +1,4 @@
-"""ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and
-inference.
+"""Pretrain, fine-tune and serve ALBERT models in PyTorch.
 
 >>> import litebert
 >>> litebert.preset("base-v2").hidden_size

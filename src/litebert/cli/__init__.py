@@ -174,8 +174,7 @@ class Group(click.Group):
     help="Load what a Python file adds to litebert; allowed anywhere.",
 )
 def cli(debug: bool, plugin: tuple[str, ...]) -> None:
-    """ALBERT from raw text to answers: tokenizer, corpus, pretraining, fine-tuning and
-    inference.
+    """Pretrain, fine-tune and serve ALBERT models.
 
     \b
     litebert fill "The cat sat on the [MASK]."
