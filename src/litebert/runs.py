@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from typing import Literal, Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -49,8 +49,8 @@ RESTORE = "restore it, or start again under another --name"
 Record = TypeVar("Record", bound=BaseModel)
 
 
-def _damaged(path: Path, found: str, advice: str = RESTORE) -> DamagedError:
-    return DamagedError("LB-651", f"{path} is damaged", received=found, next=advice)
+def _damaged(path: Path, received: str, advice: str = RESTORE) -> DamagedError:
+    return DamagedError("LB-651", f"{path} is damaged", received=received, next=advice)
 
 
 def require_distinct(seeds: Sequence[int]) -> None:
@@ -204,52 +204,61 @@ class LogRow(MeasuredStep):
 
 def line_of(row: dict[str, Json]) -> str:
     """Write a row as JSON; numbers that are not finite become null."""
-    values = {
-        n: None if isinstance(v, float) and not math.isfinite(v) else v
-        for n, v in row.items()
-    }
+    values = dict(row)
+    for name, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            values[name] = None
     return json.dumps(values, allow_nan=False)
 
 
-def read_log(folder: Path) -> tuple[list[dict[str, Json]], dict[int, tuple[str, str]]]:
-    """Return the valid rows, and the problem of each invalid line by number; a last
-    line cut off is ignored.
+class DamagedLine(NamedTuple):
+    """A line of metrics.jsonl that is not a row."""
+
+    number: int
+    text: str
+    problem: str
+
+
+def read_log(folder: Path) -> tuple[list[dict[str, Json]], list[DamagedLine]]:
+    """Return the valid rows, and the lines that are none; a last line cut off is
+    ignored.
     """
-    path = folder / METRICS_FILE
-    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
     rows = list[dict[str, Json]]()
-    damaged = dict[int, tuple[str, str]]()
-    for number, line in enumerate(
-        [*lines, last] if last.endswith(b"}") else lines, start=1
-    ):
+    damaged = list[DamagedLine]()
+    for number, line in enumerate(_lines_of(folder / METRICS_FILE), start=1):
         text = line.decode("utf-8", "replace")
         try:
-            LogRow.model_validate(row := json.loads(text))
-            rows.append(row)
+            row = json.loads(text)
+            LogRow.model_validate(row)
+        except ValidationError as error:
+            damaged.append(DamagedLine(number, text, describe_invalid(error)))
         except (ValueError, OverflowError, RecursionError) as error:
-            damaged[number] = (
-                text,
-                (
-                    describe_invalid(error)
-                    if isinstance(error, ValidationError)
-                    else str(error)
-                ),
-            )
+            damaged.append(DamagedLine(number, text, str(error)))
+        else:
+            rows.append(row)
     return rows, damaged
+
+
+def _lines_of(path: Path) -> list[bytes]:
+    """Return the complete lines of a log; none if it does not exist yet."""
+    if not path.exists():
+        return []
+    *lines, last = path.read_bytes().split(b"\n")
+    if last.endswith(b"}"):  # complete, only its line end is missing
+        lines.append(last)
+    return lines
 
 
 def read_metrics(folder: Path) -> list[dict[str, Json]]:
     """Read all rows; an invalid line is an error."""
     rows, damaged = read_log(folder)
-    if damaged:
-        number, (_, problem) = next(iter(damaged.items()))
-        others = f", and {len(damaged) - 1} more lines" if len(damaged) > 1 else ""
-        raise _damaged(
-            folder / METRICS_FILE,
-            f"line {number}: {problem}{others}",
-            "delete these lines",
-        )
-    return rows
+    if not damaged:
+        return rows
+    first = damaged[0]
+    received = f"line {first.number}: {first.problem}"
+    if len(damaged) > 1:
+        received += f", and {len(damaged) - 1} more lines"
+    raise _damaged(folder / METRICS_FILE, received, "delete these lines")
 
 
 def truncate_after(folder: Path, step: int) -> list[int]:
@@ -259,11 +268,11 @@ def truncate_after(folder: Path, step: int) -> list[int]:
     if not (folder / METRICS_FILE).exists():
         return []
     rows, damaged = read_log(folder)
-    for number, (text, _) in damaged.items():
-        append_line(folder / DAMAGED_FILE, f"line {number}: {text}")
+    for line in damaged:
+        append_line(folder / DAMAGED_FILE, f"line {line.number}: {line.text}")
     kept = [line_of(row) for row in rows if LogRow.model_validate(row).step <= step]
     write_text(folder / METRICS_FILE, "".join(f"{line}\n" for line in kept))
-    return list(damaged)
+    return [line.number for line in damaged]
 
 
 # ---- result.json: the measures of fine-tuning, for the last step and for the best evaluation
@@ -318,9 +327,9 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for each in (self.last, self.best):
-            if self.key_measure not in each.values:
-                raise ValueError(f"no {self.key_measure} in {sorted(each.values)}")
+        for end in (self.last, self.best):
+            if self.key_measure not in end.values:
+                raise ValueError(f"no {self.key_measure} in {sorted(end.values)}")
         return self
 
 
@@ -354,7 +363,7 @@ class AnswerRow:
 
 def read_answers(folder: Path) -> dict[str, list[AnswerRow]]:
     """Read the answers of a run by split; examples without a label are skipped."""
-    found = dict[str, list[AnswerRow]]()
+    answers = dict[str, list[AnswerRow]]()
     record = TypeAdapter(AnswerRow)
     for path in sorted((folder / ANSWERS).glob("*.jsonl")):
         # A text may contain characters that splitlines treats as line ends.
@@ -366,8 +375,8 @@ def read_answers(folder: Path) -> dict[str, list[AnswerRow]]:
                     path, f"line {number}: {describe_invalid(error)}"
                 ) from error
             if row and row.expected is not None:
-                found.setdefault(path.stem, []).append(row)
-    return found
+                answers.setdefault(path.stem, []).append(row)
+    return answers
 
 
 # ---- the run -------------------------------------------------------------------------
@@ -432,12 +441,12 @@ class RunFolder:
         of their numbers.
         """
         folders = () if is_run(self.folder) else self.folder.glob("seed-*")
-        found = [
+        runs = [
             type(self)(path)
             for path in folders
             if is_run(path) and _SEED.fullmatch(path.name)
         ]
-        return tuple(sorted(found, key=lambda run: run.seed))
+        return tuple(sorted(runs, key=lambda run: run.seed))
 
     @property
     def seed(self) -> int:

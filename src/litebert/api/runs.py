@@ -289,23 +289,24 @@ def runs_tail(
     num_shown = max(0, len(read_log(run)[0]) - rows)
     while True:
         is_finished = on_disk.RunFolder(run).has_model
-        found = read_log(run)[0]
-        for row in found[num_shown:]:
-            values = (
-                f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}"
-                for n, v in row.items()
-            )
-            measures = [
-                each for each in values if not each.startswith(("kind ", "step "))
-            ]
-            yield Shown(
-                cast("dict[str, Cell]", row),
-                f"{row['kind']:<6}{row['step']:>9}  {'  '.join(measures)}",
-            )
-        num_shown = len(found)
+        logged, _ = read_log(run)
+        for row in logged[num_shown:]:
+            yield Shown(cast("dict[str, Cell]", row), _line_of(row))
+        num_shown = len(logged)
         if not follow or is_finished:
             return
         time.sleep(1)
+
+
+def _line_of(row: Mapping[str, Json]) -> str:
+    """Write a row of a log for a terminal: its kind, its step, then its measures."""
+    measures = list[str]()
+    for name, value in row.items():
+        if name in ("kind", "step"):
+            continue
+        text = f"{value:.4g}" if isinstance(value, float) else f"{value}"
+        measures.append(f"{name} {text}")
+    return f"{row['kind']:<6}{row['step']:>9}  {'  '.join(measures)}"
 
 
 def runs_average(
