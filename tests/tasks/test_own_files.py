@@ -399,7 +399,7 @@ question:long A:few B:long C:other D:few answer:letter -> choices: question=ques
 kommentar:long urteil:few -> texts: text=kommentar label=urteil
 1:few 2:long -> texts: text=2 label=1
 kommentar:long wert:fraction nummer:number -> texts: text=kommentar label=wert
-frage:long output:other -> texts: text=frage label=output
+frage:long output:other -> pairs of texts that belong together: text=frage second=output
 sentence:long notes:other label:few mine:letter -> texts: text=notes label=mine | text label
 premise:long hypothesis:other label:few -> texts: text=premise label=label | text
 satz:long marken:other label:few -> words: tokens=satz tags=marken | tokens tags
