@@ -22,6 +22,7 @@ from litebert.config import (
 )
 from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, read_folder, write_folder
+from litebert.inference.model import Model
 from litebert.nn import AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import AnswerRow
@@ -487,3 +488,51 @@ def test_rows_are_written_in_words() -> None:
         None,
         None,
     )
+
+
+def test_a_text_that_is_too_long_is_read_in_windows(tokenizer: Tokenizer) -> None:
+    family = replace(LABELS, reads_windows=True)
+    words = " ".join([CONTEXT] * 4)
+    pieces = tokenizer.encode_ids([words])[0]
+    examples = [
+        TextExample("short", "Anna took", None, 0),
+        TextExample("long", words, None, 1),
+        TextExample("pair", words, "Anna took a ball", 1),
+        TextExample("other way", "Anna took a ball", words, 0),
+    ]
+    features = family.features(examples, tokenizer, max_length=30, training=False)
+    by_example = [[f for f in features if f.example == n] for n in range(4)]
+    assert len(by_example[0]) == 1 and all(len(part) > 2 for part in by_example[1:])
+    assert max(feature.num_tokens for feature in features) == 30
+    # every piece is read; the windows overlap by a quarter or more
+    starts = list[int]()
+    for feature in by_example[1]:
+        inner = feature.ids[0][1:-1]
+        later = range(starts[-1] + 1 if starts else 0, len(pieces))
+        starts.append(next(n for n in later if pieces[n : n + 28] == inner))
+    assert starts[0] == 0 and starts[-1] == len(pieces) - 28
+    assert max(np.diff(starts)) <= 21
+    second = tokenizer.encode_ids(["Anna took a ball"])[0]
+    for feature in by_example[2]:
+        assert feature.ids[0][-1 - len(second) : -1] == second
+    for feature in by_example[3]:
+        assert feature.ids[0][1 : 1 + len(second)] == second
+    # training reads the beginning, and named tasks answer from it as published
+    trained_on = family.features(examples, tokenizer, max_length=30, training=True)
+    published = LABELS.features(examples, tokenizer, max_length=30, training=False)
+    assert [f.ids for f in trained_on] == [f.ids for f in published]
+    assert len(published) == 4 and published[1].ids[0][1:-1] == pieces[:28]
+    outputs = [np.array([0.2, 0.8]), np.array([0.6, 0.4])]
+    scores = family.answer(examples[1], by_example[1][:2], outputs)
+    assert scores.values == pytest.approx((0.4, 0.6))
+
+
+def test_a_label_at_the_end_of_a_long_text_is_read(tokenizer: Tokenizer) -> None:
+    network = drawn(AlbertForTask(config_for(tokenizer), LABELS.head))
+    model = Model(network.eval(), tokenizer)  # type: ignore[arg-type]
+    longest = network.config.max_position_embeddings
+    assert isinstance(longest, int)
+    text = "Anna took " * longest
+    alone = model.classify(text).values
+    with_end = model.classify(text + "a red ball to the river. " * 9).values
+    assert alone != with_end

@@ -408,8 +408,8 @@ class Model:
         """Return the label of each text, or of each text with its pair; from
         regression, a score.
 
-        A text longer than the model can read is cut at its end. An empty pair counts as
-        none.
+        What is longer than the model can read is read in overlapping windows; the
+        answer is the mean of theirs. An empty pair counts as none.
         """
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import TextClassification, TextExample
@@ -417,7 +417,7 @@ class Model:
         network, listed = self.begin("classify", texts)
         _, seconds = inputs.as_pairs(listed, pairs, "classify")
         head = network.head_config
-        family: TextClassification = head.task_kind(head)
+        family: TextClassification = head.task_kind(head, reads_windows=True)
         seconds = seconds or [""] * len(listed)
         compares_texts = head.compares_texts or family.reads_apart
         if compares_texts and not all(seconds):

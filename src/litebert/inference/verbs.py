@@ -202,8 +202,8 @@ _CLASSIFY = Verb(
     help="""Predict the label of each text, or of each text with its pair; a regression
 model gives a score.
 
-A text that is longer than the model can read is cut at its end. An empty second text
-counts as none.""",
+What is longer than the model can read is read in overlapping windows; the answer is the
+mean of theirs. An empty second text counts as none.""",
     commands=(
         'classify "A fine film." "Dull." --model runs/sst2',
         'classify "It rains." --pair "It is wet." --model runs/rte --json',
@@ -211,7 +211,6 @@ counts as none.""",
     ),
     line=_labels_line,
     question="litebert.inference.questions:classify",
-    is_cut=True,
     form=Form(
         title="Classify",
         lead="One text per line; each gets a label.",

@@ -69,7 +69,10 @@ ADVICE: Advice = {
     "lost character": ("warning", "U+FFFD marks lost bytes: convert the text again"),
     "unknown piece": ("warning", OTHER_MODEL),
     "dropped mark": ("warning", KEEPS_MARKS),
-    "too long": ("warning", "raise task.max_length, or accept that texts are cut"),
+    "too long": (
+        "warning",
+        "raise task.max_length, or accept that training reads only the beginning",
+    ),
     "no labels": ("note", "can be answered, but neither trained nor evaluated on"),
 }
 """The severity of each kind of finding and what to do, in the order of the report."""
@@ -285,7 +288,9 @@ class _Check:
                 rows.add(number, example)
 
         # what needs all rows
-        if rows.number and not rows.num_labelled:
+        # texts that belong together have no label
+        learns_labels = "second" not in reading.learned
+        if rows.number and not rows.num_labelled and learns_labels:
             self.found.add("no labels", name, detail=name, times=rows.number)
         lengths = None
         if pieces is not None and pieces.sizes:
@@ -382,10 +387,14 @@ class _Pieces:
         place = table.source.place
         unknown = self._unknown
         if self.num_too_long and self._family.head.record.reads == "pooled":
+            share = f"{self.num_too_long / num_rows:.2%} of rows"
+            loss = f"{share} lose their end"
+            if getattr(self._family, "reads_windows", False):
+                loss = f"{share} are longer: answers read them in windows"
             found.add(
                 "too long",
                 place(self._first_too_long),
-                f"{self.num_too_long / num_rows:.2%} of rows lose their end",
+                loss,
                 detail=name,
                 times=self.num_too_long,
             )

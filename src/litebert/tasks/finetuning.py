@@ -321,8 +321,9 @@ def add_teacher_logits(
 
     # read as the teacher's head reads
     taught = replace(family, head=head)
+    # one feature for each example
     of_teacher = taught.features(
-        examples, tokenizer, max_length=max_length, training=False
+        examples, tokenizer, max_length=max_length, training=True
     )
     given = outputs_of(teacher, logits, of_teacher)
     return [

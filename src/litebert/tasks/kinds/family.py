@@ -9,8 +9,9 @@ programs turn its logits into answers. Framing texts, listing answers and the vo
 ensemble are shared here; a new kind implements only what differs.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
@@ -363,6 +364,30 @@ def frame_apart(
         b = frame_ids(tokenizer, second, None, max_length=max_length)
         framed.append((a, b))
     return framed
+
+
+def windows(
+    first: Sequence[int], second: Sequence[int], *, max_length: int
+) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """Yield the parts of a text, or of a pair of texts, that are read one by one.
+
+    What fits is one part. Otherwise the longer text is read in windows of the same
+    length that overlap by a quarter or more, each together with the other text, of
+    which at most half a sequence is read.
+    """
+    room = max_length - (3 if second else 2)
+    if len(first) + len(second) <= room:
+        yield first, second
+        return
+    if len(second) > len(first):
+        for b, a in windows(second, first, max_length=max_length):
+            yield a, b
+        return
+    other = second[: room // 2]
+    size = room - len(other)
+    number = math.ceil((len(first) - size) / (0.75 * size)) + 1
+    for start in np.linspace(0, len(first) - size, number).round().astype(int):
+        yield first[start : start + size], other
 
 
 def encode_beginnings(

@@ -42,7 +42,9 @@ from litebert.tasks.kinds.family import (
     Output,
     Scoring,
     frame_apart,
+    frame_ids,
     frame_together,
+    windows,
 )
 from litebert.tasks.kinds.linear import (
     LinearLayer,
@@ -113,8 +115,14 @@ class TextExample:
 
 @dataclass(frozen=True)
 class TextClassification(Scoring[TextExample, Scores]):
-    """One answer per text or pair; a subclass for each kind of label."""
+    """One answer per text or pair; a subclass for each kind of label.
 
+    With `reads_windows`, an answer to what is longer than a sequence is the mean of the
+    answers to overlapping parts of it; otherwise its end is cut off, as in the
+    published results. Training always reads the beginning.
+    """
+
+    reads_windows: bool = False
     heads: ClassVar[tuple[str, ...]] = (
         "sequence-classification",
         "vector-classification",
@@ -204,6 +212,29 @@ class TextClassification(Scoring[TextExample, Scores]):
         frame = frame_apart if self.reads_apart else frame_together
         return frame(pairs, tokenizer, max_length)
 
+    def features(
+        self,
+        examples: Sequence[TextExample],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> list[Feature]:
+        if training or self.reads_apart or not self.reads_windows:
+            return super().features(
+                examples, tokenizer, max_length=max_length, training=training
+            )
+        firsts = tokenizer.encode_ids([example.first for example in examples])
+        seconds = tokenizer.encode_ids([example.second or "" for example in examples])
+        features = list[Feature]()
+        for number, pieces in enumerate(zip(firsts, seconds, strict=True)):
+            for first, second in windows(*pieces, max_length=max_length):
+                ids, segments = frame_ids(
+                    tokenizer, first, second or None, max_length=max_length
+                )
+                features.append(Feature((ids,), (segments,), None, number))
+        return features
+
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the loss of each sequence: the mean over the heads of all steps,
         weighted by step (PABEE, 3.3).
@@ -241,7 +272,7 @@ class TextClassification(Scoring[TextExample, Scores]):
     def answer(
         self, _: TextExample, __: Sequence[Feature], outputs: Sequence[Output], /
     ) -> Scores:
-        return Scores(tuple(outputs[0].tolist()))
+        return Scores(tuple(np.mean(outputs, axis=0).tolist()))
 
     def measures(
         self, examples: Sequence[TextExample], answers: Sequence[Scores], /
@@ -676,6 +707,7 @@ class TextRows(RowReading[TextExample, Scores]):
     def family(self) -> TextClassification:
         kind = self.kind.heads[0]
         if not TASK_HEADS[kind].has_labels:
+            # vectors
             return self.kind(HeadConfig(kind=kind))
         head = HeadConfig(
             kind=kind,
@@ -683,7 +715,7 @@ class TextRows(RowReading[TextExample, Scores]):
             problem_type=self.kind.problem_type,
             compares_texts=bool(self.columns.all("second")),
         )
-        return self.kind(head)
+        return self.kind(head, reads_windows=True)
 
     def example(
         self, id: str, row: Row, place: str, *, is_labelled: bool
