@@ -236,3 +236,12 @@ def test_repeated_and_contradictory_rows_are_counted_as_by_brute_force(
         len({other for again, other in rows if again == text}) > 1 for text, _ in rows
     )
     assert found.get("contradictory labels", 0) == expected
+
+
+def test_texts_that_belong_together_need_no_labels(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [f"what is number {n} here?,it is that of row {n}" for n in range(20)]
+    path.write_text("question,answer\n" + "\n".join(rows), "utf-8")
+    report = check_files(path)
+    assert "matches" in report.guessed[2]
+    assert report.findings == ()
