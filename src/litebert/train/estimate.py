@@ -18,10 +18,11 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives.taught import holds_vectors
 from litebert.optim import build_optimizer
 from litebert.tasks.heads import PretrainingWork
-from litebert.tasks.pretraining import Pretraining
+from litebert.tasks.pretraining import Pretraining, micro_batches
 from litebert.tasks.task import Task, Work
 from litebert.train.loop import MIN_STEPS
 from litebert.train.run import threads
+from litebert.train.sources import Sources
 
 PROBE_SECONDS = 1.0  # how long a probe is repeated
 ROUNDS = 4  # measurements for each number of threads; the first is a warm-up
@@ -49,10 +50,13 @@ class Estimate:
 
 
 def estimate(
-    config: PretrainConfig, device: Device, mean_length: float | None = None
+    config: PretrainConfig, device: Device, sources: Sources | None = None
 ) -> Estimate:
-    """Time a batch of made-up tokens and one update, and scale to this process's share
-    of the real batch.
+    """Time some sequences and one update, and scale to this process's share of the real
+    batch.
+
+    The sequences are held-out ones of the corpus; before there is a corpus, they are
+    made up.
     """
     before = device.allocated_bytes()
     train = config.train
@@ -67,13 +71,13 @@ def estimate(
     num_networks = 1.0
     if config.distil.teacher and not holds_vectors(config.distil.teacher):
         num_networks = WITH_TEACHER
-    tokens = tokens_of_step(config, mean_length)
-    number = _probe_size(config, device)
+    tokens = tokens_of_step(config, sources.mean_length(config) if sources else None)
+    small, large = _probes(config, device, sources)
     return measure_needs(
         Pretraining(network, held_out=(), train=train),
         config,
-        _dummy_work(config, device, number),
-        _dummy_work(config, device, 2 * number),
+        small,
+        large,
         tokens_per_step=num_networks * tokens / world_size(),
         tokens_at_once=_at_once(config) * _mean_length(config),
         bytes_before=before,
@@ -150,14 +154,14 @@ def _bytes_kept(task: Task[Work], work: Work) -> int:
 
 
 def fit_steps(
-    config: PretrainConfig, device: Device, mean_length: float | None
+    config: PretrainConfig, device: Device, sources: Sources | None
 ) -> tuple[PretrainConfig, Estimate]:
     """Choose the threads, and as many steps as fit `train.minutes` with their
     evaluations; also return the needs.
     """
-    number = config.train.threads or faster_threads(config, device)
+    number = config.train.threads or faster_threads(config, device, sources)
     with threads(number):
-        needs = estimate(config, device, mean_length)
+        needs = estimate(config, device, sources)
     train = config.train
     # an evaluation is a forward pass, a third of a step for each sequence
     evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
@@ -168,7 +172,9 @@ def fit_steps(
     return config.model_copy(update={"train": settled}), needs
 
 
-def faster_threads(config: PretrainConfig, device: Device) -> int:
+def faster_threads(
+    config: PretrainConfig, device: Device, sources: Sources | None
+) -> int:
     """Return 1 or all threads, whichever is faster: on a busy machine one thread can
     win.
     """
@@ -176,10 +182,12 @@ def faster_threads(config: PretrainConfig, device: Device) -> int:
     if every == 1 or not device.is_cpu:
         return every
     network = AlbertForPretraining(
-        config.model, dtype=device.dtype(config.train.precision)
+        config.model,
+        heads=config.objective.chosen_heads,
+        dtype=device.dtype(config.train.precision),
     )
     task = Pretraining(network, held_out=(), train=config.train)
-    work = _dummy_work(config, device, _probe_size(config, device))
+    work, _ = _probes(config, device, sources)
     step = partial(_backward, task, work)
     times: dict[int, list[float]] = {1: [], every: []}
     for _ in range(ROUNDS):
@@ -208,7 +216,23 @@ def _probe_size(config: PretrainConfig, device: Device) -> int:
     return device.probe_size(flops, _at_once(config) // 2)
 
 
-def _dummy_work(
+def _probes(
+    config: PretrainConfig, device: Device, sources: Sources | None
+) -> tuple[PretrainingWork, PretrainingWork]:
+    """Return the smaller and the larger probe, the first half of the larger."""
+    number = _probe_size(config, device)
+    if sources is not None:
+        batch = sources.draw(config, 2 * number)
+        if len(batch.offsets) - 1 == 2 * number:
+            small = next(micro_batches(batch, number, device))
+            large = next(micro_batches(batch, None, device))
+            return small, large
+    # a corpus that is not there yet, or that holds out very little
+    small = _made_up(config, device, number)
+    return small, _made_up(config, device, 2 * number)
+
+
+def _made_up(
     config: PretrainConfig, device: Device, num_sequences: int
 ) -> PretrainingWork:
     """Return sequences of made-up tokens, of the mean length."""

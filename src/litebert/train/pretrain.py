@@ -360,7 +360,8 @@ def plan(
     """
     sources = Sources.open(resolved.config) if vocab_size is None else None
     config, needs = complete(resolved, sources, folder, vocab_size=vocab_size)
-    return config, needs or estimate(config, choose_device(config.train.device))
+    device = choose_device(config.train.device)
+    return config, needs or estimate(config, device, sources)
 
 
 def complete(
@@ -401,7 +402,7 @@ def complete(
     config = config.model_copy(update={"train": train.model_copy(update=changed)})
     if is_planned or is_begun:
         return config, None
-    return fit_steps(config, device, sources.mean_length(config) if sources else None)
+    return fit_steps(config, device, sources)
 
 
 def shape_of(

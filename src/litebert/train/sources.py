@@ -98,15 +98,26 @@ class Sources:
     def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
         """Return the held-out batches, the same for every run with the same seed."""
         train = config.train
+        batch_size = train.micro_batch_size or train.batch_size
+        loader = self._held_out_loader(config, batch_size)
+        return list(loader.once(train.eval_sequences))
+
+    def draw(self, config: PretrainConfig, num_sequences: int) -> PretrainingBatch:
+        """Return one batch of that many held-out sequences, made as those of the run
+        are; fewer if the held-out documents have no more.
+        """
+        loader = self._held_out_loader(config, num_sequences)
+        return next(iter(loader.once(num_sequences)))
+
+    def _held_out_loader(self, config: PretrainConfig, batch_size: int) -> CorpusLoader:
         settings = LoaderSettings(
             self.tokenizer,
             config.objective,
-            batch_size=train.micro_batch_size or train.batch_size,
-            seed=train.seed,
+            batch_size=batch_size,
+            seed=config.train.seed,
             purpose="evaluation",
         )
-        loader = CorpusLoader(self.held_out.shards, settings)
-        return list(loader.once(train.eval_sequences))
+        return CorpusLoader(self.held_out.shards, settings)
 
     def mean_length(self, config: PretrainConfig) -> float:
         """Estimate the mean length of the run's sequences, in tokens."""
