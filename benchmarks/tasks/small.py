@@ -275,7 +275,7 @@ def finetuned(
     of the last step, and of the model that is kept.
     """
     from litebert.config import FinetuneConfig
-    from litebert.runs import Run
+    from litebert.runs import RunFolder
     from litebert.settings import resolve, settings_from_words
     from litebert.train.finetune import finetune
 
@@ -306,7 +306,7 @@ def finetuned(
         given.append(f"data.{part}={path}")
     run = folder / "run"
     finetune(resolve(FinetuneConfig, settings_from_words(given)), run, is_quiet=True)
-    result = Run(run).outcome
+    result = RunFolder(run).outcome
     shutil.rmtree(folder)
     name = data.pool.measure
     kept = result.best if result.kept == "best" else result.last

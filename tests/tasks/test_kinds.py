@@ -408,7 +408,8 @@ def test_tags_of_entities_are_measured_by_f1() -> None:
         "O B-a I-a": "f1",
         "O S-a B-a I-a E-a": "f1",
         "O U-a L-a": "f1",
-        "O ORG": "accuracy",
+        "O ORG": "f1",
+        "NOUN VERB": "accuracy",
     }.items():
         assert (
             replace(
