@@ -41,7 +41,7 @@ def sections(
 ) -> dict[str, Section]:
     """Return the sections of a run whose model has these labels, by title."""
     names = {str(number): label for number, label in enumerate(labels)}
-    (folder / "model").mkdir()
+    (folder / "model").mkdir(parents=True)
     (folder / "model" / "config.json").write_text(json.dumps({"id2label": names}))
     made = answer_sections(RunFolder(folder), {"dev": rows})
     return {section.title: section for section in made}
@@ -110,6 +110,14 @@ def test_calibration_is_told_of_a_set_whose_answers_are_all_sure(
     assert len(section.figures) == 1
 
 
+def test_answers_that_are_no_labels_have_calibration_only_without_labels(
+    tmp_path: Path,
+) -> None:
+    rows = [row(1, "Ada", "Ada"), row(2, "Bert", "Ada")]
+    assert sections(tmp_path / "spans", rows, [])["Calibration"].figures
+    assert not sections(tmp_path / "tags", rows, ["a", "b"])["Calibration"].figures
+
+
 def test_an_answer_without_a_probability_has_no_calibration(tmp_path: Path) -> None:
     rows = [row(1, "a", "a"), row(2, "a", "b", confidence=None)]
     section = sections(tmp_path, rows, ["a", "b"])["Calibration"]
@@ -153,6 +161,25 @@ def test_the_most_confident_and_the_farthest_errors_come_first(tmp_path: Path) -
     assert [cells[0] for cells in table.rows] == ["003", "002", "001", "004"]
     assert [cells[1] for cells in table.rows] == ["unknown", "90.0%", "60.0%", "90.0%"]
     assert "the worst 4 of 4 errors in 5" in table.title
+
+
+def test_an_unknown_confidence_counts_as_sure_not_as_more(tmp_path: Path) -> None:
+    rows = [
+        row(1, "a", "b", confidence=None, score=0.5),
+        row(2, "a", "b", confidence=0.9),
+    ]
+    (table,) = sections(tmp_path, rows, ["a", "b"])["Worst errors"].tables
+    assert [cells[0] for cells in table.rows] == ["002", "001"]
+
+
+def test_an_empty_answer_is_shown_as_none_and_a_long_one_is_cut(
+    tmp_path: Path,
+) -> None:
+    rows = [row(1, "", "x" * 121), row(2, "y" * 120, "", confidence=0.5)]
+    (table,) = sections(tmp_path, rows, ["a", "b"])["Worst errors"].tables
+    first, second = table.rows
+    assert first[2:4] == ("(none)", "x" * 120 + "…")
+    assert second[2:4] == ("y" * 120, "(none)")
 
 
 def test_twenty_errors_are_shown(tmp_path: Path) -> None:
