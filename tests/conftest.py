@@ -4,6 +4,7 @@ the desk with its runs.
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ from .contract.tiny import desk as desk
 from .contract.tiny import random_model as random_model
 
 ROOT = Path(__file__).parents[1]
+
+# A suite that was started in the background (`make test &`) ignores Ctrl-C, and so
+# would the commands that it starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
