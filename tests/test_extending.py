@@ -186,7 +186,7 @@ def stars(page: Callable[[str], Path], small_model: Path) -> Path:
 def test_labels_on_a_scale_are_read_by_every_reader(
     stars: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = litebert.RunFolder("runs/stars")
+    run = litebert.Run("runs/stars")
     assert "distance" in run.result["last"]
     config = json.loads(Path("runs/stars/model/config.json").read_text())
     assert config["litebert_plugins"] == ["ordinal"]
@@ -390,7 +390,7 @@ def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
     assert shell(*words, "--name", "cut") == 0
     whole = Path("runs/whole/model/model.safetensors").read_bytes()
     assert (cut / "model/model.safetensors").read_bytes() == whole
-    run = litebert.RunFolder("runs/whole")
+    run = litebert.Run("runs/whole")
     assert run.settings["objective.heads"] == {
         "masked_lm": 1.0,
         "sentence_order": 1.0,
@@ -456,7 +456,7 @@ def test_the_task_of_the_page_has_a_recipe_and_a_published_figure(
     assert "yes/no questions on passages" in capsys.readouterr().out
     words = ("finetune", "boolq", "--data", ".", "--model", small_model, *QUICK)
     assert shell(*words, "--plugin", plugin) == 0
-    run = litebert.RunFolder("runs/boolq")
+    run = litebert.Run("runs/boolq")
     assert run.file.origins["task.max_length"] == "recipe boolq"
     assert run.file.plugins == {"boolq": str(plugin)}
     assert "80.4" in run.report.read_text("utf-8")

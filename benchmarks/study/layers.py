@@ -199,7 +199,7 @@ def layers_of(
             " the trained depth"
         )
     layout = Layout(batch)
-    steps = accelerate(albert).steps(albert)
+    steps = accelerate(albert).steps(albert, None)
     state = next(albert.states(batch))
     at_depth = end = state.float()  # (tokens, hidden); the engine may pad its rows
     changes = list[StepChange]()
