@@ -22,6 +22,7 @@ from uvicorn.server import ServerState
 import litebert
 from litebert.errors import DamagedError, LitebertError
 from litebert.inference.inside import attention
+from litebert.inference.verb import Verb
 from litebert.nn import Batch
 from litebert.plugins import VERBS
 from litebert.serve import Options, guard, serve
@@ -194,6 +195,31 @@ def test_requests_of_a_verb_share_passes_and_equal_single_ones(
         assert [
             getattr(found, "status", 200) for found in answer_together(model, jobs)
         ] == [200, 500]
+
+
+def test_a_verb_that_fails_after_its_first_answer_costs_only_its_request(
+    folders: dict[str, Path],
+) -> None:
+    """The thread of a model must not end: nothing else answers its requests."""
+
+    def shout(model, texts):
+        for text in texts:
+            if text == "mumble":
+                raise ValueError("nothing to shout")
+            if text != "skip":
+                yield text.upper()
+
+    VERBS.add(
+        "shout",
+        Verb("shout", shout, "say it loud", str, example={"texts": ["It rains."]}),
+    )
+    model = litebert.load(folders["base"])
+    for bad in ("mumble", "skip"):
+        rows = [{"text": "hello"}, {"text": bad}]
+        jobs = [Job("shout", [row], {}, 1, None) for row in rows]
+        first, second = answer_together(model, jobs)
+        assert first == ["HELLO"]
+        assert isinstance(second, HttpError) and second.status == 500
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])

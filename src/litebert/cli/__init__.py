@@ -271,7 +271,7 @@ def run(words: Sequence[str]) -> int:
             received = " ".join(typed) or "nothing"
             advice = f"{asked.command_path if asked else 'litebert'} --help"
             if isinstance(error, click.NoSuchOption):
-                advice += ", or -- before a text that looks like an option"
+                advice = _advise_on_option(error, advice)
             wanted = "a verb, its arguments and its options"
             found = UsageError(
                 "LB-939", what, received=received, expected=wanted, next=advice
@@ -282,6 +282,27 @@ def run(words: Sequence[str]) -> int:
         say(found.for_shell())
         return found.exit_code
     return code
+
+
+def _advise_on_option(error: click.NoSuchOption, advice: str) -> str:
+    """Return what to write instead of an option that a command lacks: a setting of a
+    run, such as optim.learning_rate, has none.
+    """
+    from litebert.config import FinetuneConfig, PretrainConfig
+    from litebert.settings import fields_of
+
+    schemas: dict[str | None, type[PretrainConfig] | type[FinetuneConfig]] = {
+        "pretrain": PretrainConfig,
+        "distil": PretrainConfig,
+        "finetune": FinetuneConfig,
+    }
+    command = error.ctx.info_name if error.ctx else None
+    name = error.option_name.lstrip("-").replace("-", "_")
+    if command in schemas:
+        for field in fields_of(schemas[command]):
+            if field.rpartition(".")[2] == name:
+                return f"write {field}=VALUE: settings of a run are words without --"
+    return f"{advice}, or -- before a text that looks like an option"
 
 
 def _take_global_options(words: Sequence[str]) -> tuple[list[str], list[str], bool]:

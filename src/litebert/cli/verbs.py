@@ -63,8 +63,7 @@ class Loading:
 
     model: Annotated[
         str | None,
-        "Folder, run, or name on the Hub; by default the packaged model (for fill,"
-        " score, order, embed).",
+        "Folder, run, or name on the Hub; by default the packaged model.",
     ] = None
     device: DeviceName = "auto"
     precision: InferencePrecision = None

@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from itertools import islice, pairwise
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
 
 import numpy as np
@@ -426,7 +427,8 @@ class Model:
                 f"{self.source} classifies pairs: it compares two texts",
                 received="a single text",
                 expected="two texts",
-                next='litebert classify "A text." --pair "Another one."',
+                next='litebert classify "A text." --pair "Another one."'
+                f" --model {quote(self.source)}; in a file, --column second=NAME",
             )
         rows = zip(listed, seconds, strict=True)
         examples = [TextExample("", first, second or None) for first, second in rows]

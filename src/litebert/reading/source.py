@@ -265,11 +265,12 @@ def _nearest(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f"ls {quote(str(folder.parent))}"
-    names = [each.name for each in folder.iterdir()]
-    near = difflib.get_close_matches(path.name, names, n=1)
+    # Endings are compared apart: of tickets.csv and empty.csv, only they are alike.
+    files = {file.stem: file for file in folder.iterdir()}
+    near = difflib.get_close_matches(path.stem, [*files], n=1)
     if not near:
         return f"ls {quote(str(folder))}"
-    return f"did you mean {folder / near[0]}?"
+    return f"did you mean {files[near[0]]}?"
 
 
 # ---- bytes ---------------------------------------------------------------------------

@@ -321,6 +321,7 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
     rows = [row for job in jobs for row in job.rows]
     try:
         answers = iter(_answers(model, jobs[0].verb, rows, dict(jobs[0].options)))
+        return [list(islice(answers, len(job.rows))) for job in jobs]
     except Exception as error:
         if len(jobs) > 1:  # only the faulty request gets the error
             return [answer for job in jobs for answer in answer_together(model, [job])]
@@ -335,7 +336,6 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
                 next="report it with the lines of the server's log",
             )
         ]
-    return [list(islice(answers, len(job.rows))) for job in jobs]
 
 
 def _answers(
@@ -350,7 +350,10 @@ def _answers(
         return [model.explain(options["verb"], *texts, answer=options["answer"])]
     if verb in INSIDE:
         return [INSIDE[verb](model, rows[0]["text"], **options)]
-    answers: Iterable[Any] = VERBS[verb].answer(model, rows, **options)
+    # a verb of a plug-in may yield its answers, and fail at any of them
+    answers = list(VERBS[verb].answer(model, rows, **options))
+    if len(answers) != len(rows):
+        raise ValueError(f"{verb} gave {len(answers)} answers to {len(rows)} rows")
     return answers
 
 
