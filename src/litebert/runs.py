@@ -449,6 +449,11 @@ class RunFolder:
         return tuple(sorted(runs, key=lambda run: run.seed))
 
     @property
+    def parts(self) -> tuple[Self, ...]:
+        """The runs of the seeds; without seeds, the run itself."""
+        return self.seeds or (self,)
+
+    @property
     def seed(self) -> int:
         """The number N in the name seed-N, for a run that is one of several."""
         return int(self.folder.name.removeprefix("seed-"))
@@ -459,12 +464,7 @@ class RunFolder:
 
     @cached_property
     def file(self) -> RunFile:
-        return (
-            read_record(
-                RunFile, (self.seeds[0] if self.seeds else self).folder / RUN_FILE
-            )
-            or RunFile()
-        )
+        return read_record(RunFile, self.parts[0].folder / RUN_FILE) or RunFile()
 
     @property
     def settings(self) -> dict[str, JsonValue]:
@@ -486,12 +486,10 @@ class RunFolder:
     @cached_property
     def config(self) -> dict[str, Json]:
         """The config.json of the model; empty if there is no model."""
+        if not self.has_model:
+            return {}
         folder = self.folder / "model"
-        return (
-            read_json(folder / "config.json", command=f"ls {quote(str(folder))}")
-            if self.has_model
-            else {}
-        )
+        return read_json(folder / "config.json", command=f"ls {quote(str(folder))}")
 
     def require_plugins(self) -> None:
         """Check that the plug-ins that the run was begun with are loaded."""
@@ -503,14 +501,12 @@ class RunFolder:
         """Whether the model is written, which is the last thing that training does;
         with several seeds, every one.
         """
-        return all(run.has_model for run in self.seeds or (self,))
+        return all(run.has_model for run in self.parts)
 
     @property
     def finished(self) -> tuple[Self, ...]:
-        """The finished ones of the seeds; without seeds, the run itself, if it is
-        finished.
-        """
-        return tuple(run for run in self.seeds or (self,) if run.has_model)
+        """The finished ones of the parts."""
+        return tuple(run for run in self.parts if run.has_model)
 
     @cached_property
     def outcome(self) -> Result | None:  # None until it is finished

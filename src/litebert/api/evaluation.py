@@ -649,8 +649,7 @@ def glue(
     if submission is not None:
         files: dict[str, str] = {}
         for task, source in answered.items():
-            parts = trained[source].seeds or (trained[source],)
-            models = [Finetuned.open(part.folder) for part in parts]
+            models = [Finetuned.open(part.folder) for part in trained[source].parts]
             files |= _answer_splits(
                 models, DATASETS[task], folder, DATASETS[task].test_splits
             ).files

@@ -229,9 +229,8 @@ def chart_of(
     is_logarithmic: bool = False,
 ) -> list[Figure]:
     """Return the figure of one value of a run, or of its mean over seeds."""
-    parts = run.seeds or (run,)
-    training = [row for part in parts for row in part.training]
-    held_out = [row for part in parts for row in part.evaluations]
+    training = [row for part in run.parts for row in part.training]
+    held_out = [row for part in run.parts for row in part.evaluations]
     lines = [
         Line("training", "train", curve_of(training, name)),
         Line("held out", "held-out", curve_of(held_out, name)),

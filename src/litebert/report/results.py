@@ -27,7 +27,7 @@ def results_of(run: RunFolder) -> list[Result]:
     evaluation yet.
     """
     if run.kind == "fine-tuning":
-        outcomes = [part.outcome for part in run.seeds or (run,)]
+        outcomes = [part.outcome for part in run.parts]
         return [outcome for outcome in outcomes if outcome is not None]
     evaluated = [row for row in run.evaluations if PRETRAINING_MEASURE in row.values]
     if not evaluated:
