@@ -6,6 +6,7 @@ For several seeds it has medians and their spread; answers are on the page of ea
 import shlex
 from collections.abc import Mapping, Sequence
 
+from litebert.errors import format_count
 from litebert.metrics import Spread
 from litebert.plugins import DATASETS, VERBS
 from litebert.report.answers import answer_sections
@@ -27,8 +28,9 @@ from litebert.report.results import (
     task_of,
 )
 from litebert.report.tables import Cell, Table, format_cell
-from litebert.runs import Result, RunFolder, read_answers
+from litebert.runs import LogRow, Result, RunFolder, read_answers
 
+TRAINING = "training"  # the set of examples in run.json that is not held out
 MOST_MEASURES = 2  # to draw while the key measure is not known yet
 
 
@@ -46,44 +48,58 @@ def finetuning_parts(run: RunFolder) -> Parts:
     return Parts(_facts(run, results), sections, shell, python)
 
 
-def _held_out_sets(run: RunFolder) -> list[str]:
-    """Return the names of the sets of examples in run.json, "training" first."""
-    suffix = " examples"
-    names = [name for name in run.file.data if name.endswith(suffix)]
-    return [name.removesuffix(suffix) for name in names]
-
-
 def _facts(run: RunFolder, results: Sequence[Result]) -> dict[str, str]:
-    setting = run.setting
-    part = (run.seeds or (run,))[0]
-    layers = part.config.get("num_hidden_layers")
-    width = part.config.get("hidden_size")
-    is_known = layers is not None and width is not None
-    counts = dict[str, str]()
-    for name in _held_out_sets(run):
-        counts[name] = f"{run.file.data[f'{name} examples']:,} examples"
-    training = counts.pop("training", "")
+    """Return what the page says above the results; an unknown fact is empty."""
+    counts = _example_counts(run)
+    training = counts.pop(TRAINING, "")
     held_out = [f"{split}: {count}" for split, count in counts.items()]
-    fresh = set[str]()
-    for result in results:
-        fresh |= {name.rpartition(".")[0] or name for name in result.fresh}
-    seeds = ", ".join(str(seed.seed) for seed in run.seeds)
+    batch_size = run.setting("train.batch_size")
+    max_length = run.setting("task.max_length")
+    optimizer = run.setting("optim.name")
+    peak_rate = run.setting("optim.learning_rate")
+    seeds = ", ".join(str(part.seed) for part in run.seeds)
     return {
         "Task": task_of(run),
         "Started from": start_of(run),
-        "Network": f"{layers} layers of {width}" if is_known else "",
-        "New, not pretrained": ", ".join(sorted(fresh)),
+        "Network": _network_of(run.parts[0]),
+        "New, not pretrained": ", ".join(_new_layers(results)),
         "Trained on": training,
         "Evaluated on": "; ".join(held_out),
-        "Batch": (
-            f"{setting('train.batch_size')}, at most {setting('task.max_length')}"
-            " pieces each"
-        ),
-        "Optimizer": (
-            f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}"
-        ),
+        "Batch": f"{batch_size}, at most {max_length} pieces each",
+        "Optimizer": f"{optimizer}, peak rate {peak_rate}",
         "Seed": seeds or str(run.settings.get("train.seed", "unknown")),
     }
+
+
+def _example_counts(run: RunFolder) -> dict[str, str]:
+    """Return how many examples each set in run.json has: those for training, and those
+    of each held-out split.
+    """
+    suffix = " examples"
+    counts = dict[str, str]()
+    for name, number in run.file.data.items():
+        if name.endswith(suffix):
+            counts[name.removesuffix(suffix)] = f"{number:,} examples"
+    return counts
+
+
+def _network_of(part: RunFolder) -> str:
+    """Return the shape of the network in a model's config.json."""
+    layers = part.config.get("num_hidden_layers")
+    width = part.config.get("hidden_size")
+    if layers is None or width is None:
+        return ""
+    return f"{layers} layers of {width}"
+
+
+def _new_layers(results: Sequence[Result]) -> list[str]:
+    """Return the layers that no seed found in the model that it started from."""
+    layers = set[str]()
+    for result in results:
+        for parameter in result.fresh:
+            layer, _, _ = parameter.rpartition(".")
+            layers.add(layer or parameter)
+    return sorted(layers)
 
 
 def _examples(run: RunFolder) -> tuple[list[str], str]:
@@ -125,10 +141,16 @@ def _figures(run: RunFolder, results: Sequence[Result]) -> list[Figure]:
         run, "loss", "Training loss", "Lower is better.", "{:.3g}".format
     )
     for name in _measures_to_draw(run, results):
-        rule = Rule("without learning", unlearned[name]) if name in unlearned else None
-        title = f"Held-out {name}"
+        rule = None
+        if name in unlearned:
+            rule = Rule("without learning", unlearned[name])
         figures += chart_of(
-            run, name, title, "Higher is better.", format_cell, rule=rule
+            run,
+            name,
+            f"Held-out {name}",
+            "Higher is better.",
+            format_cell,
+            rule=rule,
         )
     if not run.seeds:
         figures += rate_charts(run)
@@ -140,18 +162,17 @@ def _measures_to_draw(run: RunFolder, results: Sequence[Result]) -> list[str]:
     unfinished run.
     """
     if not results:
-        evaluations = (run.seeds or (run,))[0].evaluations
-        return list(evaluations[-1].values)[:MOST_MEASURES] if evaluations else []
+        evaluations = run.parts[0].evaluations
+        if not evaluations:
+            return []
+        return list(evaluations[-1].values)[:MOST_MEASURES]
     key = results[0].key_measure
-    names = [key]
-    for split in _held_out_sets(run):
-        if not key.startswith(f"{split}_"):
-            continue
-        measure = key.removeprefix(f"{split}_")
-        names = [
-            name for name in results[0].last.values if name.endswith(f"_{measure}")
-        ]
-    return names
+    splits = [split for split in _example_counts(run) if key.startswith(f"{split}_")]
+    if not splits:
+        return [key]
+    # each held-out set has this measure, after its own name
+    suffix = key.removeprefix(splits[-1])
+    return [name for name in results[0].last.values if name.endswith(suffix)]
 
 
 # ---- results -------------------------------------------------------------------------
@@ -164,10 +185,7 @@ def _result(run: RunFolder, results: Sequence[Result]) -> Section:
         tables.append(_result_table(run, results))
     elif run.evaluations:
         words = ["The run is not finished; its best evaluation is chosen at the end."]
-        row = run.evaluations[-1]
-        headings = ("Measure", f"At step {row.step:,}")
-        values = list(row.values.items())
-        tables.append(Table(headings, values, "The last evaluation so far"))
+        tables.append(_table_so_far(run.evaluations[-1]))
     elif run.seeds:
         words = ["No seed is finished yet."]
     else:
@@ -177,9 +195,17 @@ def _result(run: RunFolder, results: Sequence[Result]) -> Section:
     return Section("Result", words, tables=tables)
 
 
+def _table_so_far(row: LogRow) -> Table:
+    headings = ("Measure", f"At step {row.step:,}")
+    return Table(headings, list(row.values.items()), "The last evaluation so far")
+
+
 def _on_last_and_best(result: Result) -> str:
-    in_model = " (model/)" if result.kept == "last" else ""
-    in_best = "best/" if result.kept == "last" else "best/ and model/"
+    in_model = ""
+    in_best = "best/ and model/"
+    if result.kept == "last":
+        in_model = " (model/)"
+        in_best = "best/"
     return (
         f"The last step is where training ended{in_model}. The best evaluation is the"
         f" one with the highest {result.key_measure} of {result.num_evaluations:,}"
@@ -195,26 +221,32 @@ def _result_table(run: RunFolder, results: Sequence[Result]) -> Table:
     first = results[0]
     ends = ends_of(results)
     starts = starts_of(results)
-    rows = list[list[Cell]]()
-    for name, last in ends["last"].items():
-        label = f"{name}, key measure" if name == first.key_measure else name
-        best = ends["best"].get(name)
-        row: list[Cell] = [label, _spread_cell(run, last), _spread_cell(run, best)]
-        if starts:
-            row.append(_spread_cell(run, starts.get(name)))
-        rows.append([*row, first.baseline.get(name)])
     caption = "Measured on held-out examples, without dropout"
-    headings: tuple[str, ...] = (
+    headings = [
+        "Measure",
         f"Last step, {first.last.step:,}",
         f"Best evaluation, step {first.best.step:,}",
-    )
+    ]
     if run.seeds:
-        number = f"{len(results)} {'seeds' if len(results) > 1 else 'seed'}"
-        caption = f"{caption}, over {number}: median; mean ± deviation"
-        headings = ("Last steps", "Best evaluations")
+        number = format_count(len(results), "seed")
+        caption += f", over {number}: median; mean ± deviation"
+        headings = ["Measure", "Last steps", "Best evaluations"]
     if starts:
-        headings = (*headings, "Start, a regression on the vectors")
-    return Table(("Measure", *headings, "Without learning"), rows, caption)
+        headings.append("Start, a regression on the vectors")
+    headings.append("Without learning")
+
+    rows = list[list[Cell]]()
+    for name, last in ends["last"].items():
+        row: list[Cell] = [name]
+        if name == first.key_measure:
+            row = [f"{name}, key measure"]
+        row.append(_spread_cell(run, last))
+        row.append(_spread_cell(run, ends["best"].get(name)))
+        if starts:
+            row.append(_spread_cell(run, starts.get(name)))
+        row.append(first.baseline.get(name))
+        rows.append(row)
+    return Table(headings, rows, caption)
 
 
 def _spread_cell(run: RunFolder, spread: Spread | None) -> str | None:
@@ -230,11 +262,12 @@ def _seed_table(run: RunFolder) -> Table:
     rows = list[list[Cell]]()
     for part in run.seeds:
         row: list[Cell] = [str(part.seed)]
-        if result := part.outcome:
+        result = part.outcome
+        if result is None:
+            row += [f"not finished, step {part.step:,}", None, None, None]
+        else:
             for end in (result.last, result.best):
                 row += [end.step, end.values[result.key_measure]]
-        else:
-            row += [f"not finished, step {part.step:,}", None, None, None]
         rows.append(row)
     headings = (
         "Seed",
@@ -258,10 +291,13 @@ def _published(run: RunFolder, results: Sequence[Result]) -> Section:
     ends = ends_of(results)
     rows = list[list[Cell]]()
     for score in published_on_dev(task):
+        source = f"{score.table}, row {score.row}"
+        if score.split != "dev":
+            source += f", on {score.split}"
         row: list[Cell] = [score.model, score.measure, f"{score.percent:.1f}"]
         row += [_own_percent(task, score.measure, spreads) for spreads in ends.values()]
-        split = "" if score.split == "dev" else f", on {score.split}"
-        rows.append([*row, f"{score.table}, row {score.row}{split}"])
+        row.append(source)
+        rows.append(row)
     if not rows:
         return Section(title)
     names = {"last": "last step", "best": "best evaluation"}
@@ -279,4 +315,6 @@ def _published(run: RunFolder, results: Sequence[Result]) -> Section:
 
 def _own_percent(task: str, measure: str, spreads: Mapping[str, Spread]) -> str | None:
     name = find_measure(measure, list(spreads))
-    return f"{percent(task, spreads[name].median):.1f}" if name else None
+    if name is None:
+        return None
+    return f"{percent(task, spreads[name].median):.1f}"
