@@ -60,27 +60,28 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
             received="a file" if runs.exists() else "no such folder",
             next="litebert runs list --runs FOLDER",
         )
-    rows = list[dict[str, Cell]]()
+    rows = list[list[Cell]]()
+    digests = list[list[Cell]]()
+    notes = list[str]()
     errors = list[LitebertError]()
     for run in _runs_below(runs, DEEPEST):
         try:
-            rows.append(_row_of(run, runs))
-        except LitebertError as error:
+            cells = _cells_of(run, runs)
+            digests.append(_digest_of(run, cells))
+        except LitebertError as error:  # the other runs are listed
             errors.append(error)
-    notes = [f"warning {row['name']}: {row['doubts']}" for row in rows if row["doubts"]]
+            continue
+        rows.append([cells[column] for column in COLUMNS])
+        if cells["doubts"]:
+            notes.append(f"warning {cells['name']}: {cells['doubts']}")
     notes += map(str, errors)
+    exit_code = 0
+    if errors:
+        exit_code = errors[-1].exit_code
     if not rows:
         notes.append(f"no runs in {runs}")
-    return Table(
-        COLUMNS,
-        [[row[column] for column in COLUMNS] for row in rows],
-        digest=Table(
-            ("name", "trained", "steps", "measure", "last", "best"),
-            [_digest_of(row) for row in rows],
-        ),
-        notes=tuple(notes),
-        exit_code=errors[-1].exit_code if errors else 0,
-    )
+    digest = Table(("name", "trained", "steps", "measure", "last", "best"), digests)
+    return Table(COLUMNS, rows, digest=digest, notes=tuple(notes), exit_code=exit_code)
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[RunFolder]:
@@ -94,42 +95,65 @@ def _runs_below(folder: Path, depth: int) -> Iterator[RunFolder]:
             yield from _runs_below(path, depth - 1)
 
 
-def _row_of(run: RunFolder, runs: Path) -> dict[str, Cell]:
-    parts = run.seeds or (run,)
-    task = run.setting("task.name") if run.kind == "fine-tuning" else None
-    model = network_of(run) if task is None else start_of(run)
-    # With a limit of time, the number of steps is an estimate.
-    is_timed = run.settings.get("train.minutes") is not None
-    steps = None if is_timed else run.settings.get("train.steps")
-    results = results_of(run)
-    last, best = medians(results)
-    trained = model if task is None else f"{task_of(run)} from {model}"
-    if len(parts) > 1:
-        trained += f", {len(parts)} seeds"
-    return {
-        "trained": trained,  # only in the digest
+def _cells_of(run: RunFolder, runs: Path) -> dict[str, Cell]:
+    """Return what is known of a run, by the names in `COLUMNS`."""
+    cells = dict.fromkeys(COLUMNS, None) | {
         "name": str(run.folder.relative_to(runs)),
         "kind": run.kind,
-        "task": task,
-        "model": model,
-        "seeds": len(parts),
-        "step": min(part.step for part in parts),
-        "of": steps if isinstance(steps, int) else None,
+        "seeds": len(run.parts),
+        "step": min(part.step for part in run.parts),
+        "of": _planned_steps(run),
         "finished": run.is_finished,
-        "measure": results[0].key_measure if results else None,
-        "last": None if last is None else round(last, DECIMALS),
-        "best": None if best is None else round(best, DECIMALS),
-        "doubts": "; ".join(doubts_of(run)) or None,
+        "doubts": _joined_doubts(run),
     }
+    if run.kind == "fine-tuning":
+        cells["task"] = run.setting("task.name")
+        cells["model"] = start_of(run)
+    else:
+        cells["model"] = network_of(run)
+    results = results_of(run)
+    last, best = medians(results)
+    if last is not None and best is not None:
+        cells["measure"] = results[0].key_measure
+        cells["last"] = round(last, DECIMALS)
+        cells["best"] = round(best, DECIMALS)
+    return cells
 
 
-def _digest_of(row: dict[str, Cell]) -> tuple[Cell, ...]:
+def _planned_steps(run: RunFolder) -> int | None:
+    """Return how many steps were asked for; None with a limit of time, where their
+    number is an estimate.
+    """
+    steps = run.settings.get("train.steps")
+    is_timed = run.settings.get("train.minutes") is not None
+    if is_timed or not isinstance(steps, int):
+        return None
+    return steps
+
+
+def _joined_doubts(run: RunFolder) -> str | None:
+    return "; ".join(doubts_of(run)) or None
+
+
+def _digest_of(run: RunFolder, cells: Mapping[str, Cell]) -> list[Cell]:
     """Return the row of a run as a terminal shows it."""
-    steps = format_cell(row["step"])
-    if not row["finished"]:
-        steps += f" of {format_cell(row['of'])}" if row["of"] else ", not finished"
-    cells = (row[name] for name in ("measure", "last", "best"))
-    return row["name"], row["trained"], steps, *cells
+    trained = str(cells["model"])
+    if run.kind == "fine-tuning":
+        trained = f"{task_of(run)} from {trained}"
+    if len(run.parts) > 1:
+        trained += f", {len(run.parts)} seeds"
+    steps = format_cell(cells["step"])
+    if not run.is_finished:
+        planned = cells["of"]
+        steps += f" of {format_cell(planned)}" if planned else ", not finished"
+    return [
+        cells["name"],
+        trained,
+        steps,
+        cells["measure"],
+        cells["last"],
+        cells["best"],
+    ]
 
 
 # ---- comparing -----------------------------------------------------------------------
@@ -155,7 +179,7 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
         )
     columns = list(opened.values())
     rows = [*_differing_facts(columns), *_measures(columns)]
-    doubts = ["; ".join(doubts_of(run)) or None for run in columns]
+    doubts = [_joined_doubts(run) for run in columns]
     if any(doubts):
         rows.append(("doubts", "", *doubts))
     return Table(("of", "name", *opened), rows)
@@ -165,13 +189,18 @@ def _differing_facts(runs: Sequence[RunFolder]) -> Iterator[tuple[Cell, ...]]:
     """Yield the settings, data and environment that are not the same in all runs."""
     facts = [_facts_of(run) for run in runs]
     for kind, name in _keys(facts):
-        texts = [fact.get((kind, name)) for fact in facts]
+        texts = [facts_of_run.get((kind, name)) for facts_of_run in facts]
         if len(set(texts)) == 1:
             continue
         cells = list[Cell]()
         for run, text in zip(runs, texts, strict=True):
-            origin = run.file.origins.get(name) if kind == "setting" else None
-            cells.append(f"{text} ({origin})" if text and origin else text)
+            origin = None
+            if kind == "setting":
+                origin = run.file.origins.get(name)
+            if text and origin:
+                cells.append(f"{text} ({origin})")
+            else:
+                cells.append(text)
         yield (kind, name, *cells)
 
 
@@ -183,9 +212,15 @@ def _facts_of(run: RunFolder) -> dict[Named, str]:
         "litebert": run.file.litebert,
         **run.file.environment,
     }
-    facts = {("setting", name): format_value(x) for name, x in settings.items()}
-    facts |= {("data", name): format_value(x) for name, x in run.file.data.items()}
-    facts |= {("environment", name): format_value(x) for name, x in environment.items()}
+    kinds: dict[str, dict[str, Json]] = {
+        "setting": settings,
+        "data": run.file.data,
+        "environment": environment,
+    }
+    facts = dict[Named, str]()
+    for kind, values in kinds.items():
+        for name, value in values.items():
+            facts[kind, name] = format_value(value)
     return facts
 
 
@@ -194,20 +229,27 @@ def _measures(runs: Sequence[RunFolder]) -> Iterator[tuple[Cell, ...]]:
     measures = [_measures_of(run) for run in runs]
     keys = sorted(_keys(measures), key=lambda key: not key[0].startswith("last"))
     for key in keys:
-        yield (*key, *(measure.get(key) for measure in measures))
+        cells = [measures_of_run.get(key) for measures_of_run in measures]
+        yield (*key, *cells)
 
 
 def _measures_of(run: RunFolder) -> dict[Named, Cell]:
+    """Return the steps and measures of a run, of the last steps and the best
+    evaluations; for several seeds, also their means and deviations.
+    """
     results = results_of(run)
+    steps = {
+        "last": [result.last.step for result in results],
+        "best": [result.best.step for result in results],
+    }
     measures = dict[Named, Cell]()
     for end, spreads in ends_of(results).items():
-        step = Spread.of([getattr(result, end).step for result in results])
-        for name, spread in {"step": step, **spreads}.items():
+        with_step = {"step": Spread.of(steps[end]), **spreads}
+        for name, spread in with_step.items():
             measures[end, name] = _rounded(spread.median)
             if spread.number > 1:
-                measures[f"{end}, mean of {spread.number}", name] = _rounded(
-                    spread.mean
-                )
+                mean_of = f"{end}, mean of {spread.number}"
+                measures[mean_of, name] = _rounded(spread.mean)
                 measures[f"{end}, deviation", name] = _rounded(spread.spread)
     return measures
 
@@ -219,4 +261,6 @@ def _keys(columns: Sequence[Mapping[Named, object]]) -> list[Named]:
 
 def _rounded(value: float) -> float:
     is_count = abs(value) > 1 and float(value).is_integer()
-    return int(value) if is_count else round(float(value), DECIMALS)
+    if is_count:
+        return int(value)
+    return round(float(value), DECIMALS)
