@@ -50,7 +50,7 @@ MATCHES: Sequence[Sequence[str]] = (
     *PAIRS,
 )
 # pairs whose ranks are computed at once
-ROWS_AT_ONCE = 1_000
+PAIRS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,8 @@ class Matches(Scoring[TextExample, VectorPair]):
         return frame_apart(pairs, tokenizer, max_length)
 
     def target(self, example: TextExample, /) -> NDArray[np.int64]:
-        """Return a number for each text: equal texts have equal numbers."""
-        return np.array([number_of(text) for text in self.texts(example)])
+        """Return the hash of each text, by which the loss knows equal texts."""
+        return np.array([hash_of(text) for text in self.texts(example)])
 
     def logits(
         self, network: AlbertForTask, batch: Batch
@@ -105,15 +105,15 @@ class Matches(Scoring[TextExample, VectorPair]):
 
         A pair that shares a text with another is not wrong for it.
         """
-        firsts, seconds = logits.chunk(2, dim=-1)
-        numbers = targets.view(-1, 2)
+        firsts, seconds = logits.chunk(2, dim=-1)  # (pairs, hidden) each
+        hashes = targets.view(-1, 2)
         # (pairs, pairs): first text of i, second text of j
-        cosines = SHARPNESS * firsts @ seconds.T
-        is_shared = (numbers[:, None] == numbers[None, :]).any(-1)
-        is_other = ~torch.eye(len(numbers), dtype=torch.bool, device=numbers.device)
-        wrong = cosines.masked_fill(is_shared & is_other, -torch.inf)
-        own = torch.arange(len(numbers), device=numbers.device)
-        return F.cross_entropy(wrong, own, reduction="none")
+        scores = SHARPNESS * firsts @ seconds.T
+        shares_text = (hashes[:, None] == hashes[None, :]).any(-1)
+        shares_text.fill_diagonal_(False)  # a pair with itself is the right answer
+        candidates = scores.masked_fill(shares_text, -torch.inf)
+        partners = torch.arange(len(hashes), device=hashes.device)
+        return F.cross_entropy(candidates, partners, reduction="none")
 
     def answer(
         self, _: TextExample, __: Sequence[Feature], outputs: Sequence[Output], /
@@ -140,31 +140,31 @@ class Matches(Scoring[TextExample, VectorPair]):
     ) -> dict[str, float]:
         """Rank all second texts by their cosine with each first one.
 
-        `mrr` is the mean of 1 / the rank of its own, `accuracy` the share whose own
-        comes first; of equal cosines every order is as likely.
+        `mrr` is the mean of 1 / the rank of its partner, `accuracy` the share whose
+        partner comes first; of equal cosines every order is as likely.
         """
         metrics.require_examples(len(examples))
-        texts = [example.second or "" for example in examples]
-        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        own = np.array([numbers[text] for text in texts])
-        firsts = np.stack([answer.first for answer in answers])
-        # one vector for each different second text
-        seconds = np.zeros((len(numbers), firsts.shape[1]))
-        seconds[own] = np.stack([answer.second for answer in answers])
-        reciprocal = np.zeros(len(texts))
-        is_first = np.zeros(len(texts))
-        for start in range(0, len(texts), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
-            cosines = firsts[part] @ seconds.T
-            of_own = np.take_along_axis(cosines, own[part, None], axis=1)
-            num_nearer = (cosines > of_own).sum(1)
-            num_equal = (cosines == of_own).sum(1)
-            # the mean of 1 / rank over the ranks that are as likely
-            sums = np.cumsum(1 / np.arange(1, len(numbers) + 1))
-            before = np.where(num_nearer > 0, sums[num_nearer - 1], 0.0)
-            reciprocal[part] = (sums[num_nearer + num_equal - 1] - before) / num_equal
-            is_first[part] = (num_nearer == 0) / num_equal
-        return {"mrr": float(reciprocal.mean()), "accuracy": float(is_first.mean())}
+        # A second text may stand in several pairs: it is one candidate.
+        place_of = dict[str, int]()
+        for example in examples:
+            place_of.setdefault(example.second or "", len(place_of))
+        partners = np.array([place_of[example.second or ""] for example in examples])
+        firsts = np.stack([answer.first for answer in answers])  # (pairs, width)
+        candidates = np.zeros((len(place_of), firsts.shape[1]))
+        candidates[partners] = np.stack([answer.second for answer in answers])
+
+        num_nearer, num_equal = _count_nearer(firsts, candidates, partners)
+        # The partner has one of the ranks num_nearer + 1 ... num_nearer + num_equal,
+        # each as likely: take the mean of 1 / rank over them.
+        ranks = np.arange(1, len(candidates) + 1)
+        sums = np.concatenate([[0.0], np.cumsum(1 / ranks)])  # over the first n ranks
+        sum_over_ranks = sums[num_nearer + num_equal] - sums[num_nearer]
+        reciprocal_ranks = sum_over_ranks / num_equal
+        is_first = (num_nearer == 0) / num_equal
+        return {
+            "mrr": float(reciprocal_ranks.mean()),
+            "accuracy": float(is_first.mean()),
+        }
 
     def in_words(
         self, _: TextExample, answer: VectorPair, /
@@ -175,7 +175,26 @@ class Matches(Scoring[TextExample, VectorPair]):
         return {"cosine": answer.cosine}
 
 
-def number_of(text: str) -> int:
+def _count_nearer(
+    firsts: NDArray[np.floating],
+    candidates: NDArray[np.floating],
+    partners: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each first text how many candidates are nearer than its partner, and
+    how many are as near, the partner among them: (pairs,) each.
+    """
+    num_nearer = np.zeros(len(firsts), dtype=np.int64)
+    num_equal = np.zeros(len(firsts), dtype=np.int64)
+    for start in range(0, len(firsts), PAIRS_AT_ONCE):
+        block = slice(start, start + PAIRS_AT_ONCE)
+        cosines = firsts[block] @ candidates.T  # (block, candidates)
+        of_partner = np.take_along_axis(cosines, partners[block, None], axis=1)
+        num_nearer[block] = (cosines > of_partner).sum(1)
+        num_equal[block] = (cosines == of_partner).sum(1)
+    return num_nearer, num_equal
+
+
+def hash_of(text: str) -> int:
     """Return a number that is the same for equal texts only."""
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
@@ -196,27 +215,23 @@ class MatchRows(RowReading[TextExample, VectorPair]):
         """Return whether there are two columns of texts that differ from row to row,
         and no other but an id.
         """
+        chosen_roles = {*guess.chosen.names}
+        if chosen_roles - {"id"}:
+            return False
         ids = guess.usual("id")
         names = [name for name in guess.free_columns() if name not in ids]
-        is_chosen = bool({*guess.chosen.names} - {"id"})
-        if is_chosen or len(names) != 2 or not set(names) <= set(guess.texts()):
+        if len(names) != 2 or not set(names) <= set(guess.texts()):
             return False
         return all(have_words(guess.cells(name)) for name in names)
 
     @classmethod
     def guess(cls, guess: ColumnGuess) -> None:
         guess.find_usual(("id",))
-        free = guess.free_columns()
-        for usual in MATCHES:
-            first, second = (guess.by_normal.get(name) for name in usual)
-            is_free = first in free and second in free
-            if is_free and not {"text", "second"} & {*guess.found}:
-                guess.found["text"] = (str(first),)
-                guess.found["second"] = (str(second),)
-        if not {"text", "second"} & {*guess.found} and len(guess.texts()) == 2:
-            first, second = guess.texts()
-            guess.found["text"] = (first,)
-            guess.found["second"] = (second,)
+        if not {"text", "second"} & {*guess.found}:  # the user chose neither
+            pair = _usual_pair(guess) or guess.texts()
+            if len(pair) == 2:
+                guess.found["text"] = (pair[0],)
+                guess.found["second"] = (pair[1],)
         for role in ("text", "second"):
             if not guess.found.get(role):
                 guess.require_one(role, guess.texts())
@@ -245,6 +260,19 @@ class MatchRows(RowReading[TextExample, VectorPair]):
 
     def lacks_label(self, row: Row) -> bool:
         return not text_of(self.columns.cell(row, "second"))
+
+
+def _usual_pair(guess: ColumnGuess) -> Sequence[str]:
+    """Return the two columns with the likeliest pair of usual names; none if no such
+    pair is free.
+    """
+    free = guess.free_columns()
+    for usual in MATCHES:
+        columns = [guess.by_normal.get(name) for name in usual]
+        pair = [column for column in columns if column in free]
+        if len(pair) == 2:
+            return pair
+    return ()
 
 
 Matches.reading = MatchRows
