@@ -8,6 +8,7 @@ has the name of the way.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 from unicodedata import category
 
@@ -60,16 +61,21 @@ def splitting_of(sentences: Iterable[Sequence[str]]) -> Splitting:
     num_attached = 0  # words with a mark at their end
     num_marks = 0
     longest = 0
-    for words in sentences:
-        for word in words:
-            longest = max(longest, len(word))
-            if _UNSPACED_CHARACTER.match(word):
-                num_characters += len(word) == 1
-                num_runs += len(word) > 1
-            elif word[-1:] in ".,!?;:":
-                num_marks += len(word) == 1
-                num_attached += len(word) > 2
-    if num_characters > 9 * num_runs and num_characters:
+    for word in chain.from_iterable(sentences):
+        length = len(word)
+        longest = max(longest, length)
+        if _UNSPACED_CHARACTER.match(word):
+            if length == 1:
+                num_characters += 1
+            else:
+                num_runs += 1
+        elif word[-1:] in ".,!?;:":
+            if length == 1:
+                num_marks += 1
+            elif length > 2:
+                num_attached += 1
+
+    if num_characters > 9 * num_runs:
         return "characters" if longest == 1 else "ideographs"
     return "spaces" if num_attached > num_marks else "words"
 
@@ -110,12 +116,19 @@ def spans_of(cell: object) -> list[Span] | None:
         members = _from_python(cell)
     if members is None:
         return None
-    spans = [_span(member) for member in members]
-    found = [span for span in spans if span is not None]
-    return found if len(found) == len(spans) else None
+    spans = list[Span]()
+    for member in members:
+        span = _span(member)
+        if span is None:
+            return None
+        spans.append(span)
+    return spans
 
 
 def _from_python(text: str) -> list[Any] | None:
+    """Return a list that is written as Python writes tuples; None if it cannot be read.
+    Round brackets and single quotes in a string are taken for Python's, too.
+    """
     brackets = text.replace("(", "[").replace(")", "]").replace("'", '"')
     try:
         members = json.loads(brackets)
@@ -125,27 +138,34 @@ def _from_python(text: str) -> list[Any] | None:
 
 
 def _span(member: object) -> Span | None:
+    """Return one entity; None if it lacks a place or a label."""
     if isinstance(member, Mapping):
-        start = _first(member, _STARTS)
-        end = _first(member, _ENDS)
+        start, end = _bounds(member)
         label = _first(member, _LABELS)
-        points = member.get("points")
-        if isinstance(points, list) and points and isinstance(points[0], Mapping):
-            # Dataturks: the last character is the end
-            start = points[0].get("start")
-            end = (number_of(points[0].get("end")) or 0) + 1
     elif isinstance(member, list | tuple) and len(member) == 3:
         start, end, label = member
     else:
         return None
     if isinstance(label, list | tuple):  # as Label Studio and Dataturks write it
         label = label[0] if label else None
-    first = number_of(start)
-    last = number_of(end)
+    start_number = number_of(start)
+    end_number = number_of(end)
     name = label_of(label)
-    if first is None or last is None or name is None:
+    if start_number is None or end_number is None or name is None:
         return None
-    return Span(int(first), int(last), name)
+    return Span(int(start_number), int(end_number), name)
+
+
+def _bounds(member: Mapping[str, object]) -> tuple[object, object]:
+    """Return the cells that say where an entity starts and ends; None for one that is
+    missing.
+    """
+    points = member.get("points")
+    if isinstance(points, list) and points and isinstance(points[0], Mapping):
+        # Dataturks: "end" is the last character, not the one after it
+        last = number_of(points[0].get("end")) or 0
+        return points[0].get("start"), last + 1
+    return _first(member, _STARTS), _first(member, _ENDS)
 
 
 def _first(member: Mapping[str, object], names: Sequence[str]) -> object:
@@ -172,17 +192,29 @@ def tag_words(text: str, spans: Sequence[Span], splitting: Splitting) -> TaggedW
     num_inside = 0
     num_dropped = 0
     longest_first = sorted(spans, key=lambda span: (span.start - span.end, span.start))
-    for start, end, label in longest_first:
-        covered = [n for n, (a, b) in enumerate(places) if a < end and b > start]
-        if not covered or any(tags[n] != "O" for n in covered):
+    for span in longest_first:
+        covered = list[int]()  # the numbers of the words that the entity touches
+        for number, (word_start, word_end) in enumerate(places):
+            if word_start < span.end and word_end > span.start:
+                covered.append(number)
+        if not covered or any(tags[number] != "O" for number in covered):
             num_dropped += 1
             continue
-        edges = places[covered[0]][0], places[covered[-1]][1]
-        stripped = text[start:end].strip()
-        begin = start + len(text[start:end]) - len(text[start:end].lstrip())
-        num_inside += edges != (begin, begin + len(stripped))
-        for n in covered:
-            tags[n] = f"I-{label}"
-        tags[covered[0]] = f"B-{label}"
-    words = [text[a:b] for a, b in places]
+        for number in covered:
+            tags[number] = f"I-{span.label}"
+        tags[covered[0]] = f"B-{span.label}"
+
+        words_start, _ = places[covered[0]]
+        _, words_end = places[covered[-1]]
+        if (words_start, words_end) != _without_spaces(text, span):
+            num_inside += 1
+    words = [text[start:end] for start, end in places]
     return TaggedWords(words, tags, num_inside, num_dropped)
+
+
+def _without_spaces(text: str, span: Span) -> tuple[int, int]:
+    """Return where an entity starts and ends, without white space at its ends."""
+    marked = text[span.start : span.end]
+    num_leading = len(marked) - len(marked.lstrip())
+    start = span.start + num_leading
+    return start, start + len(marked.strip())
