@@ -7,8 +7,6 @@ from typing import Any
 
 # the names of lists that are the parts of a data set
 _SPLITS = {"train", "dev", "val", "valid", "validation", "test"}
-# an object has other objects inside of it, so many deep at most
-_DEPTH = 4
 
 
 # ---- the rows of a whole value -------------------------------------------------------
@@ -37,17 +35,23 @@ def rows_in(value: object) -> list[object] | None:
     parts = list(value.values())
     if all(isinstance(part, dict) for part in parts):
         return _of_objects(value)
+    return _of_parts(value)
 
-    lists = [part for part in parts if isinstance(part, list)]
-    # names of labels may stand beside the rows
-    tables = [part for part in lists if not all(map(_is_scalar, part))]
+
+def _of_parts(value: Mapping[str, object]) -> list[object] | None:
+    """Return the rows of an object with lists in it: those of the only list, or of the
+    only one with more than texts and numbers; or all lists as columns.
+    """
+    lists = [part for part in value.values() if isinstance(part, list)]
     if len(lists) == 1:
         return rows_in(lists[0])
+    # names of labels may stand beside the rows
+    tables = [part for part in lists if not all(map(_is_scalar, part))]
     if len(tables) == 1:
         return rows_in(tables[0])
-    if len(lists) == len(parts) and not tables:
-        return _of_lists(value)
-    return None
+    if tables or len(lists) < len(value):
+        return None
+    return _of_lists(value)
 
 
 def _of_documents(documents: Sequence[object]) -> list[object]:
@@ -56,20 +60,25 @@ def _of_documents(documents: Sequence[object]) -> list[object]:
     """
     rows = list[object]()
     for document in documents:
-        paragraphs: object = [document]
-        if isinstance(document, dict):
-            paragraphs = document.get("paragraphs")
-        for paragraph in paragraphs if isinstance(paragraphs, list) else [document]:
+        for paragraph in _paragraphs(document):
             rows.extend(_questions(paragraph))
     return rows
 
 
+def _paragraphs(document: object) -> list[object]:
+    """Return the paragraphs of a document; what has none counts as one."""
+    if isinstance(document, dict) and isinstance(document.get("paragraphs"), list):
+        paragraphs: list[object] = document["paragraphs"]
+        return paragraphs
+    return [document]
+
+
 def _questions(paragraph: object) -> Iterator[object]:
-    questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
-    if not isinstance(paragraph, dict) or not isinstance(questions, list):
+    """Yield the questions of a paragraph with its text; what has none is a row."""
+    if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
         yield paragraph
         return
-    for question in questions:
+    for question in paragraph["qas"]:
         if isinstance(question, dict):
             yield {**question, "context": paragraph.get("context")}
         else:
@@ -102,8 +111,8 @@ def _of_objects(value: Mapping[str, Any]) -> list[object]:
     """
     parts = list(value.values())
     numbers = parts[0].keys()
-    are_alike = all(part.keys() == numbers for part in parts)
-    are_columns = are_alike and all(map(str.isdecimal, numbers))
+    have_same_keys = all(part.keys() == numbers for part in parts)
+    are_columns = have_same_keys and all(map(str.isdecimal, numbers))
     if not are_columns:
         return parts
     rows = list[object]()
@@ -112,15 +121,15 @@ def _of_objects(value: Mapping[str, Any]) -> list[object]:
     return rows
 
 
-def _of_lists(value: Mapping[str, list[object]]) -> list[object]:
+def _of_lists(value: Mapping[str, Any]) -> list[object]:
     """Return the rows of an object of lists: of columns, which are equally long and of
     which one has other things than texts; or of the texts of each label.
     """
     lists = list(value.values())
-    are_equal = len({len(cells) for cells in lists}) == 1
+    are_equally_long = len({len(cells) for cells in lists}) == 1
     have_texts = all(map(_has_texts, lists))
     rows = list[object]()
-    if are_equal and not have_texts:
+    if are_equally_long and not have_texts:
         for cells in zip(*lists, strict=True):
             rows.append(dict(zip(value, cells, strict=True)))
         return rows
@@ -144,6 +153,8 @@ def _is_scalar(value: object) -> bool:
 
 # keys of a task of Label Studio beside its data
 _ANNOTATED = {"annotations", "completions", "predictions"}
+# how many levels of objects inside of objects become columns
+_DEPTH = 4
 
 
 def columns_of(value: Any) -> object:
@@ -160,7 +171,8 @@ def columns_of(value: Any) -> object:
     if not isinstance(value, dict):
         return value
     row = value
-    if isinstance(value.get("data"), dict) and not _ANNOTATED.isdisjoint(value):
+    is_annotated = not _ANNOTATED.isdisjoint(value)
+    if is_annotated and isinstance(value.get("data"), dict):
         row = _of_label_studio(value)
     if isinstance(row.get("accept"), list) and isinstance(row.get("options"), list):
         row = _of_prodigy(row)
@@ -175,9 +187,10 @@ def is_rejected(row: Mapping[str, object]) -> bool:
 
 def _of_list(cells: list[Any]) -> object:
     """Return cells as columns 1, 2, …; or a text and its entities, as in spaCy."""
-    is_pair = len(cells) == 2 and isinstance(cells[0], str)
-    if is_pair and isinstance(cells[1], dict):
-        return {"text": cells[0], **cells[1]}
+    if len(cells) == 2:
+        text, entities = cells
+        if isinstance(text, str) and isinstance(entities, dict):
+            return {"text": text, **entities}
     if len(cells) < 2 or not all(map(_is_scalar, cells)):
         return cells
     return {str(number): cell for number, cell in enumerate(cells, 1)}

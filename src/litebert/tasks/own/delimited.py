@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from statistics import fmean
+from typing import TypeAlias
 
 from litebert.reading import tables
 from litebert.reading.source import Source
@@ -19,6 +20,9 @@ from litebert.tasks.own.cells import MISSING, name_of, number_of, text_of
 from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
 from litebert.tasks.own.table import SAMPLE_ROWS, TableFile
 
+NumberedCells: TypeAlias = tuple[int, Sequence[object]]
+"""The number of a row of a sheet, and its cells."""
+
 
 def open_delimited(
     source: Source, lines: Sequence[str], has_header: bool | None
@@ -27,17 +31,14 @@ def open_delimited(
     dialect = guess_dialect(lines, kind=source.kind)
     # if no row is valid, reading it raises the reason
     sample = _rows(dialect, lines) or [[""]]
-    if has_header is None:
-        has_header = guess_header(sample)
+    names_first = guess_header(sample) if has_header is None else has_header
     place = f"{source.name}, line {1 + dialect.num_skipped}"
-    columns = _names_of(sample[0], place, has_header=has_header)
-    return TableFile(
-        source,
-        f"{dialect}, {_HEADERS[has_header]}",
-        columns,
-        partial(tables.scan_delimited, source, dialect, columns, has_header=has_header),
-        has_header,
+    columns = _names_of(sample[0], place, has_header=names_first)
+    scan = partial(
+        tables.scan_delimited, source, dialect, columns, has_header=names_first
     )
+    writing = f"{dialect}, {_HEADERS[names_first]}"
+    return TableFile(source, writing, columns, scan, names_first)
 
 
 def open_sheet(source: Source, sheet: Sheet, has_header: bool | None) -> TableFile:
@@ -45,33 +46,36 @@ def open_sheet(source: Source, sheet: Sheet, has_header: bool | None) -> TableFi
 
     Rows above the header that have one cell only, such as a title, are left out.
     """
-    rows = list(sheet.rows)
-    width = max(_width(cells) for _, cells in rows)
-    while width > 1 and len(rows) > 1 and _width(rows[0][1]) < 2:
-        del rows[0]
-    sample = [[text_of(cell) or "" for cell in cells] for _, cells in rows]
-    if has_header is None:
-        has_header = guess_header(sample[:SAMPLE_ROWS])
-    place = f"{source.name}, row {rows[0][0]}"
-    columns = _names_of(sample[0], place, has_header=has_header)
-    others = ""
+    rows = _without_title(sheet.rows)
+    sample = [_texts_of(cells) for _, cells in rows[:SAMPLE_ROWS]]
+    names_first = guess_header(sample) if has_header is None else has_header
+    first_number, _ = rows[0]
+    place = f"{source.name}, row {first_number}"
+    columns = _names_of(sample[0], place, has_header=names_first)
+    data = rows[1:] if names_first else rows
+    writing = f"sheet {sheet.name}, {_HEADERS[names_first]}"
     if sheet.others:
-        others = f"; not read: {', '.join(sheet.others)} (save it as another file)"
-    return TableFile(
-        source,
-        f"sheet {sheet.name}, {_HEADERS[has_header]}{others}",
-        columns,
-        partial(_scan_sheet, rows[int(has_header) :], columns),
-        has_header,
-    )
+        others = ", ".join(sheet.others)
+        writing += f"; not read: {others} (save it as another file)"
+    scan = partial(_scan_sheet, data, columns)
+    return TableFile(source, writing, columns, scan, names_first)
 
 
-def _width(cells: Sequence[object]) -> int:
-    return sum(cell is not None for cell in cells)
+def _without_title(rows: Sequence[NumberedCells]) -> Sequence[NumberedCells]:
+    """Return the rows from the first with two cells or more; all, if there is none."""
+    for place, (_, cells) in enumerate(rows):
+        num_filled = sum(cell is not None for cell in cells)
+        if num_filled > 1:
+            return rows[place:]
+    return rows
+
+
+def _texts_of(cells: Sequence[object]) -> list[str]:
+    return [text_of(cell) or "" for cell in cells]
 
 
 def _scan_sheet(
-    rows: Sequence[tuple[int, Sequence[object]]], columns: Sequence[str]
+    rows: Sequence[NumberedCells], columns: Sequence[str]
 ) -> Iterator[Scanned]:
     for number, cells in rows:
         yield number, dict(zip(columns, cells, strict=False))
@@ -107,8 +111,11 @@ def _rows(dialect: Dialect, lines: Sequence[str]) -> list[list[str]]:
 
 # ---- the dialect ---------------------------------------------------------------------
 
-# in prose, commas divide nothing; the share of lines that must be as wide as the first
-_SURE = {"\t": 0.95, ";": 1.0, "|": 1.0}
+# By delimiter, the share of lines that must be as wide as the first, to be sure of it.
+# Commas are none: in prose, they divide nothing.
+_SURE_SHARES = {"\t": 0.95, ";": 1.0, "|": 1.0}
+# that is enough, for any delimiter, if the first line has a usual name
+_SHARE_WITH_NAMES = 0.9
 
 
 def are_delimited(lines: Sequence[str]) -> bool:
@@ -119,8 +126,10 @@ def are_delimited(lines: Sequence[str]) -> bool:
     trial = _Trial.of(dialect, lines[dialect.num_skipped :] or [""])
     if trial.num_cells < 2:
         return False
-    is_sure = trial.share >= _SURE.get(dialect.delimiter, 2)
-    return is_sure or (trial.has_known_name and trial.share > 0.9)
+    if trial.has_known_name and trial.share > _SHARE_WITH_NAMES:
+        return True
+    sure_share = _SURE_SHARES.get(dialect.delimiter)
+    return sure_share is not None and trial.share >= sure_share
 
 
 _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
@@ -218,9 +227,10 @@ def _decimals(dialect: Dialect, lines: Sequence[str]) -> Iterator[int]:
         numbers = [cell for cell in cells if cell not in ("", *MISSING)]
         if not all(map(_COMMA, numbers)) or all(map(_THOUSANDS, numbers)):
             continue
-        fractions = [number.partition(",")[2] for number in numbers if "," in number]
-        are_plain = dialect.delimiter != "," and {*fractions} <= _USUAL_FRACTIONS
-        if are_plain or len(fractions) * 2 > len(numbers):
+        with_comma = [number for number in numbers if "," in number]
+        fractions = {number.partition(",")[2] for number in with_comma}
+        are_usual = dialect.delimiter != "," and fractions <= _USUAL_FRACTIONS
+        if are_usual or len(with_comma) * 2 > len(numbers):
             yield place
 
 
@@ -233,14 +243,8 @@ def guess_header(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row has the names of the columns; empty cells of it say
     nothing.
     """
-    below = dict[str, list[str]]()
-    names = list[str]()
-    for place, cell in enumerate(rows[0]):
-        name = cell.strip()
-        if name:
-            names.append(name)
-            cells = [row[place].strip() for row in rows[1:] if place < len(row)]
-            below.setdefault(name, cells)
+    names = [cell.strip() for cell in rows[0] if cell.strip()]
+    below = _cells_below(rows)
     num_known = sum(normalize_name(name) in KNOWN_NAMES for name in names)
     if num_known > 1:
         return True
@@ -253,8 +257,22 @@ def guess_header(rows: Sequence[Sequence[str]]) -> bool:
     if any(_is_heading(name, cells) for name, cells in below.items()):
         return True
     # Distinct short words, and one of them has far longer cells below it
-    are_names = len(below) == len(names) and all(map(_NAME.fullmatch, names))
-    return are_names and any(map(_has_longer_cells, below.items()))
+    are_distinct = len(below) == len(names)
+    if not are_distinct or not all(map(_NAME.fullmatch, names)):
+        return False
+    return any(_is_far_shorter(name, cells) for name, cells in below.items())
+
+
+def _cells_below(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """Return the cells below each one of the first row, by its text; of equal ones,
+    those of the first.
+    """
+    below = dict[str, list[str]]()
+    for place, cell in enumerate(rows[0]):
+        name = cell.strip()
+        if name and name not in below:
+            below[name] = [row[place].strip() for row in rows[1:] if place < len(row)]
+    return below
 
 
 def _is_value(name: str, cells: Sequence[str]) -> bool:
@@ -275,6 +293,6 @@ def _is_heading(name: str, cells: Sequence[str]) -> bool:
     return are_repeated and name not in filled
 
 
-def _has_longer_cells(column: tuple[str, Sequence[str]]) -> bool:
-    name, cells = column
+def _is_far_shorter(name: str, cells: Sequence[str]) -> bool:
+    """Return whether a cell is far shorter than the others of its column."""
     return bool(cells) and fmean(map(len, cells)) > 3 * len(name)
