@@ -89,10 +89,9 @@ is "corpus build".
 
 def function_of(name: str) -> Callable[..., object]:
     """Import the function of a command."""
-    found: Callable[..., object] = getattr(
-        import_module(f"litebert.{HOMES[name]}"), name.replace(" ", "_")
-    )
-    return found
+    module = import_module(f"litebert.{HOMES[name]}")
+    function: Callable[..., object] = getattr(module, name.replace(" ", "_"))
+    return function
 
 
 class Commands(click.Group):
@@ -242,19 +241,10 @@ def run(words: Sequence[str]) -> int:
     traceback.
     """
     typed, plugins, is_debugged = _take_global_options(words)
-    code = 0
     try:
         for plugin in plugins:
             load_plugin(plugin)
-        try:
-            if "_LITEBERT_COMPLETE" in os.environ:
-                cli.main(args=typed, prog_name="litebert")
-            with cli.make_context("litebert", typed) as context:
-                cli.invoke(context)
-        except click.exceptions.Exit as ended:
-            code = ended.exit_code
-        except click.exceptions.NoArgsIsHelpError as shown:
-            print(shown.format_message())
+        code = _invoke(typed)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has closed the pipe
         _discard_stdout()
@@ -264,24 +254,47 @@ def run(words: Sequence[str]) -> int:
         number = stop.args[0] if stop.args else signal.SIGINT
         return 128 + int(number)
     except Exception as error:
-        found = as_litebert_error(error)
-        if isinstance(error, click.ClickException):  # convert to our four lines
-            asked = error.ctx if isinstance(error, click.UsageError) else None
-            what = error.format_message().rstrip(".")
-            received = " ".join(typed) or "nothing"
-            advice = f"{asked.command_path if asked else 'litebert'} --help"
-            if isinstance(error, click.NoSuchOption):
-                advice = _advise_on_option(error, advice)
-            wanted = "a verb, its arguments and its options"
-            found = UsageError(
-                "LB-939", what, received=received, expected=wanted, next=advice
-            )
-        if found is None or is_debugged:
+        if isinstance(error, click.ClickException):
+            readable: LitebertError | None = _usage_error(error, typed)
+        else:
+            readable = as_litebert_error(error)
+        if readable is None or is_debugged:
             raise
         _discard_stdout()
-        say(found.for_shell())
-        return found.exit_code
+        say(readable.for_shell())
+        return readable.exit_code
     return code
+
+
+def _invoke(typed: list[str]) -> int:
+    """Run the command that was typed, or show its help; return the exit code."""
+    try:
+        if "_LITEBERT_COMPLETE" in os.environ:
+            cli.main(args=typed, prog_name="litebert")
+        with cli.make_context("litebert", typed) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.exceptions.NoArgsIsHelpError as shown:
+        print(shown.format_message())
+    return 0
+
+
+def _usage_error(error: click.ClickException, typed: Sequence[str]) -> UsageError:
+    """Return click's error about what was typed as one of ours, with four lines."""
+    command = "litebert"
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        command = error.ctx.command_path
+    advice = f"{command} --help"
+    if isinstance(error, click.NoSuchOption):
+        advice = _advise_on_option(error, advice)
+    return UsageError(
+        "LB-939",
+        error.format_message().rstrip("."),
+        received=" ".join(typed) or "nothing",
+        expected="a verb, its arguments and its options",
+        next=advice,
+    )
 
 
 def _advise_on_option(error: click.NoSuchOption, advice: str) -> str:
@@ -329,7 +342,7 @@ def _discard_stdout() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY),
-            sys.__stdout__.fileno() if sys.__stdout__ else 1,
-        )
+        number = 1
+        if sys.__stdout__:
+            number = sys.__stdout__.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
