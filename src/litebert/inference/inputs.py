@@ -19,7 +19,7 @@ from litebert.tokenizer.models import SPACE
 if TYPE_CHECKING:  # torch is imported where it is used
     from torch import Tensor
 
-    from litebert.config import Pooling, Precision
+    from litebert.config import Precision
     from litebert.folder import ModelFolder, SentenceVectors
     from litebert.folder.vectors import Similarity
     from litebert.nn import Batch, Network
@@ -35,27 +35,26 @@ def as_list(texts: Texts, verb: str) -> list[str]:
     >>> as_list("one", "fill"), as_list(("one", "two"), "fill")
     (['one'], ['one', 'two'])
     """
-    found = list(texts) if is_list(texts) else [texts]
-    for text in found:
+    listed = list(texts) if is_list(texts) else [texts]
+    for text in listed:
         if not isinstance(text, str):
-            received = f"{text!r:.100} ({type(text).__name__})"
-            advice = "give every text as a str; from a table, give one column"
             raise LitebertError(
-                "LB-611", f"{verb} takes texts", received=received, next=advice
+                "LB-611",
+                f"{verb} takes texts",
+                received=f"{text!r:.100} ({type(text).__name__})",
+                next="give every text as a str; from a table, give one column",
             )
-    return [str(text) for text in found]  # numpy's strings become plain ones
+    return [str(text) for text in listed]  # numpy's strings become plain ones
 
 
 def is_list(texts: object) -> bool:
     """Return whether texts come as an ordered collection; those of a set or a table do
     not.
     """
+    if isinstance(texts, str | bytes | Mapping | Set):
+        return False
     is_flat = getattr(texts, "ndim", 1) == 1
-    return (
-        isinstance(texts, Iterable)
-        and is_flat
-        and not isinstance(texts, str | bytes | Mapping | Set)
-    )
+    return isinstance(texts, Iterable) and is_flat
 
 
 def as_pairs(
@@ -65,8 +64,11 @@ def as_pairs(
     listed = as_list(texts, verb)
     seconds = None if pairs is None else as_list(pairs, verb)
     if seconds is not None and len(seconds) != len(listed):
-        what = f"{len(listed)} texts and {len(seconds)} pairs do not match"
-        raise LitebertError("LB-931", what, next="give one pair for each text")
+        raise LitebertError(
+            "LB-931",
+            f"{len(listed)} texts and {len(seconds)} pairs do not match",
+            next="give one pair for each text",
+        )
     return listed, seconds
 
 
@@ -74,9 +76,14 @@ def require_count(value: int, name: str, *, least: int = 1) -> int:
     """Return a count, such as the number of answers, if it is a whole number and not
     below `least`.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        what = f"{name} is a whole number, {least} or more"
-        raise LitebertError("LB-932", what, received=value, next=f"{name}=5")
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        raise LitebertError(
+            "LB-932",
+            f"{name} is a whole number, {least} or more",
+            received=value,
+            next=f"{name}=5",
+        )
     return int(value)
 
 
@@ -95,18 +102,17 @@ def open_network(
     chosen = choose_device(device)
     dtype = chosen.dtype(precision)
     loaded = read_folder(folder, dtype=dtype, for_inference=True, device=chosen)
+    if depth is None:
+        return loaded
     deepest = len(loaded.network.albert.plan)
-    if depth is not None:
-        loaded.network.albert.depth = depth
-    if (
-        not isinstance(depth, int | None)
-        or not 1 <= loaded.network.albert.depth <= deepest
-    ):
-        what = f"this model cannot be used with depth {depth}"
-        expected = f"1 to {deepest} steps"
+    if not isinstance(depth, int) or not 1 <= depth <= deepest:
         raise LitebertError(
-            "LB-452", what, expected=expected, next=f"choose a depth up to {deepest}"
+            "LB-452",
+            f"this model cannot be used with depth {depth}",
+            expected=f"1 to {deepest} steps",
+            next=f"choose a depth up to {deepest}",
         )
+    loaded.network.albert.depth = depth
     return loaded
 
 
@@ -123,31 +129,46 @@ def encode_blanks(
     [MASK] ▁ .` for "on the [MASK].". In training, words of whole sentences are masked,
     so what follows a blank without a space begins no word there.
     """
-    found = []
-    for text, ids in zip(
-        texts, tokenizer.encode_ids(texts, special_tokens=True), strict=True
-    ):
-        after = (
-            text[match.end() : match.end() + 1]
-            for match in re.finditer(re.escape(MASK), text)
-        )
-        kept = list[int]()
-        places = list[int]()
-        continues = False
-        for place, id_ in enumerate(ids):
-            piece = tokenizer.pieces[id_]
-            if (
-                continues
-                and piece.startswith(SPACE)
-                and (rest := tokenizer.id(piece[1:])) != tokenizer.unk_id
-            ):
-                id_ = rest
-            if not (continues and piece == SPACE):
-                kept.append(id_)
-                places.append(place)
-            continues = id_ == tokenizer.mask_id and not next(after).isspace()
-        found.append((kept, places))
-    return found
+    ids_of_texts = tokenizer.encode_ids(texts, special_tokens=True)
+    return [
+        _join_to_blanks(tokenizer, text, ids)
+        for text, ids in zip(texts, ids_of_texts, strict=True)
+    ]
+
+
+def _join_to_blanks(
+    tokenizer: "Tokenizer", text: str, ids: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Return the ids of one text, and their places, with each piece that follows a
+    blank without a space as a part of the blank's word.
+    """
+    blanks = re.finditer(re.escape(MASK), text)
+    joined = list[int]()
+    places = list[int]()
+    continues_blank = False
+    for place, id_ in enumerate(ids):
+        joined_id = _inside_word(tokenizer, id_) if continues_blank else id_
+        if joined_id is not None:
+            joined.append(joined_id)
+            places.append(place)
+        continues_blank = False
+        if id_ == tokenizer.mask_id:
+            end = next(blanks).end()
+            continues_blank = not text[end : end + 1].isspace()
+    return joined, places
+
+
+def _inside_word(tokenizer: "Tokenizer", id_: int) -> int | None:
+    """Return the piece that continues a word with the letters of one that begins it, if
+    the vocabulary has it; None for a lone "▁", which has no letters.
+    """
+    piece = tokenizer.pieces[id_]
+    if piece == SPACE:
+        return None
+    if not piece.startswith(SPACE):
+        return id_
+    inside = tokenizer.id(piece.removeprefix(SPACE))
+    return id_ if inside == tokenizer.unk_id else inside
 
 
 def frame_batches(
@@ -168,30 +189,28 @@ def frame_batches(
     from litebert.nn import Batch, group_by_length
     from litebert.tasks.kinds.family import frame_ids
 
-    longest = min(longest or 1 << 30, network.config.max_position_embeddings)
     device = device_of(network)
-    sizes = [
-        len(a) + len(b) + 3
-        for a, b in zip(first, second or [()] * len(first), strict=True)
-    ]
-    lengths = [min(size, longest) for size in sizes]
+    max_length = network.config.max_position_embeddings
+    if longest is not None:
+        max_length = min(longest, max_length)
+    lengths = list[int]()
+    for row, pieces in enumerate(first):
+        size = len(pieces) + 3  # [CLS] and two [SEP]
+        if second is not None:
+            size += len(second[row])
+        lengths.append(min(size, max_length))
+
     for rows in group_by_length(lengths, device.tokens_at_once):
-        if second is None:
-            batch = Batch.from_lists(
-                [
-                    [tokenizer.cls_id, *first[n][: longest - 2], tokenizer.sep_id]
-                    for n in rows
-                ]
+        ids = list[list[int]]()
+        segments = list[list[int]]()
+        for row in rows:
+            pair = None if second is None else second[row]
+            ids_of_row, segments_of_row = frame_ids(
+                tokenizer, first[row], pair, max_length=max_length
             )
-        else:
-            pairs = [
-                frame_ids(tokenizer, first[n], second[n], max_length=longest)
-                for n in rows
-            ]
-            batch = Batch.from_lists(
-                [ids for ids, _ in pairs], [segments for _, segments in pairs]
-            )
-        yield rows, batch.to(device)
+            ids.append(ids_of_row)
+            segments.append(segments_of_row)
+        yield rows, Batch.from_lists(ids, segments).to(device)
 
 
 # Vectors of texts
@@ -343,12 +362,15 @@ def window(places: Sequence[int], size: int, room: int) -> slice:
     first = min(places)
     last = max(places)
     if last - first >= room:
-        what = (
+        raise LitebertError(
+            "LB-934",
             f"the blanks, or the ends of the answer, are {last - first:,} tokens apart;"
-            f" at most {room:,} are read"
+            f" at most {room:,} are read",
+            next="give parts of the text one by one",
         )
-        raise LitebertError("LB-934", what, next="give parts of the text one by one")
-    start = min(max(0, (first + last + 1) // 2 - room // 2), max(0, size - room))
+    centered = (first + last + 1) // 2 - room // 2
+    latest = max(0, size - room)  # which still fills the room
+    start = min(max(0, centered), latest)
     return slice(start, start + room)
 
 
@@ -363,11 +385,15 @@ def sum_by_word(
     """
     words: list[tuple[str, int, int, float]] = []
     for (start, end), value in zip(offsets, values, strict=True):
-        _, begin, stop, total = words[-1] if words else ("", 0, 0, 0.0)
-        # the last word continues
-        if words and not any(map(str.isspace, text[stop : max(start, stop)])):
-            end = max(end, stop)
-            words[-1] = (text[begin:end], begin, end, total + value)
-        else:
+        if not words:
             words.append((text[start:end], start, end, value))
+            continue
+        _, word_start, word_end, total = words[-1]
+        is_after_space = any(map(str.isspace, text[word_end:start]))
+        if is_after_space:
+            words.append((text[start:end], start, end, value))
+        else:  # the word continues
+            longer_end = max(end, word_end)
+            word = text[word_start:longer_end]
+            words[-1] = (word, word_start, longer_end, total + value)
     return words
