@@ -220,9 +220,9 @@ class Model:
         joins = []
         start = text.index(sentences[0])
         orders = self.order_pairs(sentences[:-1], sentences[1:])
-        for (before, after), each in zip(pairwise(sentences), orders, strict=True):
+        for (before, after), order in zip(pairwise(sentences), orders, strict=True):
             start = text.index(after, start + len(before))
-            joins.append(answers.Join(before, after, start, each.probability))
+            joins.append(answers.Join(before, after, start, order.probability))
         return answers.Coherence(tuple(joins))
 
     def order_pairs(
@@ -240,15 +240,15 @@ class Model:
         )
         first = ids[: len(firsts)]
         second = ids[len(firsts) :]
-        found = [0.0] * len(firsts)
+        in_order = [0.0] * len(firsts)  # the probability of each pair
         for rows, batch in inputs.frame_batches(network, self.tokenizer, first, second):
             with torch.inference_mode():
                 pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-                # label 0 is "in order"
-                probabilities = network.sentence_order(pooled).float().softmax(-1)[:, 0]
-            for row, value in zip(rows, probabilities.tolist(), strict=True):
-                found[row] = value
-        return [answers.Order(probability >= 0.5, probability) for probability in found]
+                probabilities = network.sentence_order(pooled).float().softmax(-1)
+            # label 0 is "in order"
+            for row, value in zip(rows, probabilities[:, 0].tolist(), strict=True):
+                in_order[row] = value
+        return [answers.Order(value >= 0.5, value) for value in in_order]
 
     # Vectors
 
@@ -288,10 +288,10 @@ class Model:
             prompt=prompt,
             dimensions=dimensions,
         )
-        found = inputs.embed_texts(
+        rows = inputs.embed_texts(
             network, self.tokenizer, listed, vectors, normalize=normalize
         )
-        return found[0] if isinstance(texts, str) else found
+        return rows[0] if isinstance(texts, str) else rows
 
     def embed_batches(
         self,
@@ -373,25 +373,23 @@ class Model:
         without a task head, single texts have the limit of `embed`, which a folder of
         sentence-transformers may set lower, and its default prompt counts.
         """
-        columns = [
-            column
-            for column in inputs.as_pairs(texts, pairs, "too_long")
-            if column is not None
-        ]
+        listed, seconds = inputs.as_pairs(texts, pairs, "too_long")
+        columns = [listed] if seconds is None else [listed, seconds]
         longest = self.network.config.max_position_embeddings
         prompt = ""
         has_head = getattr(self.network, "head_config", None) is not None
-        if len(columns) == 1 and not has_head:
+        if seconds is None and not has_head:
             longest = min(longest, self.vectors.max_length or longest)
             prompt = self.vectors.prompt()
         # next to [CLS] and each [SEP]
         room = longest - 1 - len(columns)
-        read = (
-            [self.tokenizer.beginning(prompt + text, room + 1) for text in column]
-            for column in columns
-        )
-        rows = zip(*map(self.tokenizer.encode_ids, read), strict=True)
-        return [number for number, row in enumerate(rows) if sum(map(len, row)) > room]
+        sizes = np.zeros(len(listed), dtype=np.int64)  # in pieces
+        for column in columns:
+            # one piece more than fits tells enough
+            starts = [self.tokenizer.beginning(prompt + x, room + 1) for x in column]
+            sizes += [len(ids) for ids in self.tokenizer.encode_ids(starts)]
+        too_long: list[int] = np.flatnonzero(sizes > room).tolist()
+        return too_long
 
     # Fine-tuned models
 
@@ -432,14 +430,11 @@ class Model:
             )
         rows = zip(listed, seconds, strict=True)
         examples = [TextExample("", first, second or None) for first, second in rows]
-        found = Results(
-            answers.Classification(
-                family.named(scores),
-                dict(zip(family.names, scores.values, strict=True)),
-            )
-            for scores in answer(network, self.tokenizer, family, examples)
-        )
-        return found[0] if isinstance(texts, str) else found
+        classified = list[answers.Classification]()
+        for scores in answer(network, self.tokenizer, family, examples):
+            values = dict(zip(family.names, scores.values, strict=True))
+            classified.append(answers.Classification(family.named(scores), values))
+        return classified[0] if isinstance(texts, str) else Results(classified)
 
     @overload
     def tag(self, texts: str) -> answers.Tagging: ...  # type: ignore[overload-overlap]
@@ -467,11 +462,12 @@ class Model:
         for text, places in zip(listed, spans, strict=True):
             words = tuple(text[start:end] for start, end in places)
             examples.append(TagExample("", words))
-        found = answer(network, self.tokenizer, family, examples)
+        tags_of_texts = answer(network, self.tokenizer, family, examples)
+        labels = family.head.labels
         taggings = list[answers.Tagging]()
-        for text, places, tags in zip(listed, spans, found, strict=True):
-            names = [family.head.labels[label] for label in tags.best]
-            taggings.append(_tagging(text, places, names, family.head.labels))
+        for text, places, tags in zip(listed, spans, tags_of_texts, strict=True):
+            names = [labels[label] for label in tags.best]
+            taggings.append(_tagging(text, places, names, labels))
         return taggings[0] if isinstance(texts, str) else Results(taggings)
 
     def choose(
@@ -493,31 +489,30 @@ class Model:
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 
-        texts = [
-            text
-            for question, choices, context in asked
-            for text in (question, context, *choices)
-        ]
+        texts = list[str]()
+        examples = list[ChoiceExample]()
+        num_choices = 1
+        for question, choices, context in asked:
+            texts += [question, context, *choices]
+            examples.append(
+                ChoiceExample("", str(context), str(question), tuple(choices))
+            )
+            num_choices = max(num_choices, len(choices))
         network, _ = self.begin("choose", texts)
-        if not all(choices for _, choices, _ in asked):
-            example = VERBS["choose"]
+        if not all(example.choices for example in examples):
+            shown = VERBS["choose"].in_shell
             raise LitebertError(
                 "LB-912",
                 "a question has no choices",
-                next=f"litebert {example.in_shell}; in a file, choice1, choice2 ...",
+                next=f"litebert {shown}; in a file, choice1, choice2 ...",
             )
-        family = MultipleChoice(
-            num_choices=max((len(choices) for _, choices, _ in asked), default=1)
-        )
-        examples = [
-            ChoiceExample("", str(context), str(asking), tuple(choices))
-            for asking, choices, context in asked
-        ]
-        found = answer(network, self.tokenizer, family, examples)
-        return [
-            answers.Choice(scores.best, example.choices[scores.best], scores.values)
-            for example, scores in zip(examples, found, strict=True)
-        ]
+        family = MultipleChoice(num_choices=num_choices)
+        chosen = list[answers.Choice]()
+        scores_of_examples = answer(network, self.tokenizer, family, examples)
+        for example, scores in zip(examples, scores_of_examples, strict=True):
+            best = example.choices[scores.best]
+            chosen.append(answers.Choice(scores.best, best, scores.values))
+        return chosen
 
     def answer(
         self, question: str, context: Answering, *, top: Top = 1
@@ -620,39 +615,36 @@ class Model:
         """Return the network, if its head supports this verb, and the texts as a list;
         warn once of their language.
         """
-        found = [texts] if isinstance(texts, str) else inputs.as_list(texts, verb)
-        if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
-            what = f"this text is too long for {verb}: the answer grows with it"
-            received = f"{longest:,} characters"
-            expected = f"at most {MAX_CHARACTERS:,}"
-            advice = "split the text into chapters, one per row of a file"
-            raise LitebertError(
-                "LB-935", what, received=received, expected=expected, next=advice
-            )
+        listed = inputs.as_list(texts, verb)
+        if is_bounded:
+            _require_bounded(verb, listed)
         # `index` and `explain` are none
         if verb in VERBS and not self._supports(VERBS[verb]):
             raise self._unable(VERBS[verb])
-        if verb in ("score", "order") and not all(map(str.strip, found)):
+        if verb in ("score", "order") and not all(map(str.strip, listed)):
             raise LitebertError(
                 "LB-945",
                 f"the text for {verb} is blank",
                 next="give a text, or leave it out",
             )
+        self._remark_on_language(listed)
+        return self.network, listed
+
+    def _remark_on_language(self, texts: Sequence[str]) -> None:
+        """Say once if a text is in a language that the vocabulary was not made for."""
         remark = self.remark  # another thread may set it to None
-        if remark and (
-            odd := [
-                text
-                for text in found[:3]
-                if self.tokenizer.reads_in_fragments(text[:300])
-            ]
-        ):
-            remark(
-                f"note: {odd[0][:60]!r} is split into single letters or unknown pieces:"
-                " the vocabulary of this model was not made for its language, or is"
-                " very small, and answers for these texts are unreliable"
-            )
-            self.remark = None
-        return self.network, found
+        if remark is None:
+            return
+        for text in texts[:3]:
+            if self.tokenizer.reads_in_fragments(text[:300]):
+                remark(
+                    f"note: {text[:60]!r} is split into single letters or unknown"
+                    " pieces: the vocabulary of this model was not made for its"
+                    " language, or is very small, and answers for these texts are"
+                    " unreliable"
+                )
+                self.remark = None
+                return
 
     def _missing_weights(self, verb: Verb) -> list[str]:
         """Return the weights of a verb's pretraining head, or of the encoder, that the
@@ -693,6 +685,19 @@ class Model:
             received=has,
             expected=f"the {verb.needs} head",
             next=advice,
+        )
+
+
+def _require_bounded(verb: str, texts: Sequence[str]) -> None:
+    """Raise LB-935 if a text is too long for a verb whose answer grows with it."""
+    longest = max(map(len, texts), default=0)
+    if longest > MAX_CHARACTERS:
+        raise LitebertError(
+            "LB-935",
+            f"this text is too long for {verb}: the answer grows with it",
+            received=f"{longest:,} characters",
+            expected=f"at most {MAX_CHARACTERS:,}",
+            next="split the text into chapters, one per row of a file",
         )
 
 

@@ -71,19 +71,22 @@ def fill(model: "Model", answer: str | None, text: str) -> Question:
     likeliest = model.fill(text, top=1)  # raises if the text cannot be filled
     words = list(likeliest[0].words) if answer is None else answer.split()
     tokenizer = model.tokenizer
-    (ids, places), *_ = encode_blanks(tokenizer, [text])
+    [(ids, places)] = encode_blanks(tokenizer, [text])
     offsets = tokenizer.encode(text, special_tokens=True, frame=False).offsets
     part = Part("text", text, ids, [offsets[place] for place in places])
     blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
 
-    pieces = [_piece_of(model, word) for word in words]
-    if len(words) != len(blanks) or None in pieces:
+    pieces = list[int]()
+    for word in words:
+        piece = _piece_of(model, word)
+        if piece is not None:
+            pieces.append(piece)
+    if len(pieces) < len(words) or len(words) != len(blanks):
         raise no_such_answer(answer, f"{len(blanks)} words of one piece each")
-    known = [piece for piece in pieces if piece is not None]
     # As in `Model.fill`, the probability of a word is the sum over the pieces that
     # spell it, and special pieces are no words.
-    alike = tokenizer.first_alike
-    spellings = [np.flatnonzero(alike == alike[piece]) for piece in known]
+    alike = tokenizer.first_alike  # (vocab,)
+    spellings = [np.flatnonzero(alike == alike[piece]) for piece in pieces]
     no_words = torch.tensor([*tokenizer.special_ids, *tokenizer.textless_ids])
 
     def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
@@ -93,17 +96,18 @@ def fill(model: "Model", answer: str | None, text: str) -> Question:
         hidden = network.albert(batch, masked)  # (copies * blanks, hidden)
         table = network.albert.embedding.word.weight
         logits = network.masked_lm(hidden, table)[:, : tokenizer.vocab_size].float()
-        logits = logits.index_fill(1, device.copy(no_words), -torch.inf)
-        likely = logits.view(-1, len(blanks), logits.shape[-1]).log_softmax(-1)
-        total: Tensor = logits.new_zeros(len(likely))
+        of_words = logits.index_fill(1, device.copy(no_words), -torch.inf)
+        by_blank = of_words.view(-1, len(blanks), tokenizer.vocab_size)
+        log_probabilities = by_blank.log_softmax(-1)  # (copies, blanks, vocab)
+        total: Tensor = logits.new_zeros(len(batch.lengths))
         for blank, spelling in enumerate(spellings):
-            total = total + likely[:, blank, spelling].logsumexp(-1)
+            total = total + log_probabilities[:, blank, spelling].logsumexp(-1)
         return total
 
-    room = model.network.config.max_position_embeddings - 2
+    room = model.network.config.max_position_embeddings - 2  # beside [CLS] and [SEP]
     kept = part.cut(window(blanks, len(ids), room))
-    named = " ".join(tokenizer.decode([piece]) for piece in known)
-    return Question([[kept]], score, named)
+    filled = " ".join(tokenizer.decode([piece]) for piece in pieces)
+    return Question([[kept]], score, filled)
 
 
 def _piece_of(model: "Model", word: str) -> int | None:
@@ -124,10 +128,12 @@ def classify(
     second = pair or None  # an empty one counts as none
     classified = model.classify(text, second)
     labels = list(classified.values)
-    network = model.begin("classify", text)[0]
-    kind: TextClassification = network.head_config.task_kind(network.head_config)
+    head: Any = model.network.head_config
+    kind: TextClassification = head.task_kind(head)
     label = 0
+    score_name = "score"
     if not kind.is_number:
+        score_name = LOG_PROBABILITY
         likeliest = max(labels, key=classified.values.__getitem__)
         if classified.labels:
             likeliest = classified.labels[0]
@@ -136,18 +142,14 @@ def classify(
     def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
         return kind.log_values(kind.logits(network, batch))[:, label]
 
-    sequences = [_encode_texts(model, text=text, pair=second)]
     if kind.reads_apart:
         sequences = [
             _encode_texts(model, text=text),
             _encode_texts(model, pair=second),
         ]
-    return Question(
-        sequences,
-        score,
-        labels[label],
-        "score" if kind.is_number else LOG_PROBABILITY,
-    )
+    else:
+        sequences = [_encode_texts(model, text=text, pair=second)]
+    return Question(sequences, score, labels[label], score_name)
 
 
 def order(model: "Model", answer: str | None, first: str, second: str) -> Question:
