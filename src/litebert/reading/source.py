@@ -266,8 +266,8 @@ def _nearest(path: Path) -> str:
     if not folder.is_dir():
         return f"ls {quote(str(folder.parent))}"
     # Endings are compared apart: of tickets.csv and empty.csv, only they are alike.
-    files = {file.stem: file for file in folder.iterdir()}
-    near = difflib.get_close_matches(path.stem, [*files], n=1)
+    files = {file.stem: file for file in folder.iterdir() if file.is_file()}
+    near = difflib.get_close_matches(path.stem, [*files], n=1, cutoff=0.7)
     if not near:
         return f"ls {quote(str(folder))}"
     return f"did you mean {files[near[0]]}?"
