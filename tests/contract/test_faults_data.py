@@ -185,12 +185,15 @@ def unfinished(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken")
     (folder / "t.txt").write_text(MANY)
     shutil.copytree(desk.base / "model", folder / "m")
-    for name in ("v.npy", "v.csv", "v.jsonl"):
+    # bytes of more than 200 of the 1,500 rows
+    sizes = {"v.npy": 30_000, "v.csv": 100_000, "v.jsonl": 150_000}
+    for name, size in sizes.items():
         words = ("embed", "t.txt", "--model", "m", "--output", name, "--quiet")
-        done = interrupted(
-            *words, once=folder / f"{name}.unfinished", size=1_000, cwd=folder
-        )
+        path = folder / f"{name}.unfinished"
+        done = interrupted(*words, once=path, size=size, cwd=folder)
         assert (done.code, (folder / name).exists()) == (130, False), done
+    num_rows = len((folder / "v.jsonl.unfinished").read_bytes().splitlines())
+    assert 201 < num_rows < 1_500
     return folder
 
 
