@@ -17,6 +17,7 @@ import zstandard
 from litebert.corpus.text import TextSettings, read_passages, texts_of
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading import source as sources
+from litebert.reading.objects import columns_of
 from litebert.reading.source import (
     Source,
     find_file,
@@ -331,3 +332,25 @@ def test_no_message_shows_the_password_of_a_url(
     say(f"reading {url}")
     shown = f"{caught.value!r} {caught.value}{capfd.readouterr()}"
     assert "hunter2" not in shown
+
+
+LABELED = {"result": [{"value": {"choices": ["good"]}}]}
+TASKS = {
+    "never annotated": ({"completions": []}, None),
+    "cancelled, then labeled": (
+        {"annotations": [{"result": [], "was_cancelled": True}, LABELED]},
+        "good",
+    ),
+    "damaged": (
+        {"annotations": [{"result": ["?", {"value": {"choices": None}}]}]},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_tasks_of_label_studio_have_a_label_or_none(name: str) -> None:
+    annotated, label = TASKS[name]
+    row = columns_of({"data": {"text": "A fine film."}, **annotated})
+    assert isinstance(row, dict)
+    assert row["text"] == "A fine film." and row.get("label") == label

@@ -197,19 +197,29 @@ def _of_list(cells: list[Any]) -> object:
 
 
 def _of_label_studio(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of a task of Label Studio with its first annotation."""
+    """Return the data of a task of Label Studio with its first annotation that was not
+    cancelled.
+    """
     row = {**task["data"]}
-    annotations = task.get("annotations") or task.get("completions")
-    if not isinstance(annotations, list) or not isinstance(annotations[0], dict):
+    annotations = _objects(task.get("annotations") or task.get("completions"))
+    kept = [one for one in annotations if not one.get("was_cancelled")]
+    if not kept:
         return row
-    results = annotations[0].get("result") or []
-    values = [result["value"] for result in results if "value" in result]
-    chosen = [value["choices"] for value in values if "choices" in value]
+    results = _objects(kept[0].get("result"))
+    values = _objects([result.get("value") for result in results])
+    chosen = [value["choices"] for value in values if value.get("choices")]
     if chosen:
         row["label"] = _only(chosen[0])
     else:
         row["entities"] = values
     return row
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; none if it is no list."""
+    if not isinstance(value, list):
+        return []
+    return [member for member in value if isinstance(member, dict)]
 
 
 def _of_prodigy(task: Mapping[str, Any]) -> dict[str, Any]:
