@@ -4,7 +4,7 @@ pretraining, fine-tuning.
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from litebert.errors import no_such_name
 from litebert.plugins import (
@@ -295,10 +295,19 @@ class HeadConfig(Section):
         ),
     )
 
+    settings: dict[str, JsonValue] = Field(
+        {}, description="settings of the kind of task that a plug-in adds"
+    )
+
     @property
     def layers(self) -> "HeadConfig":
         """The head without what its folder may not say."""
-        return self.model_copy(update={"compares_texts": None, "always_answers": None})
+        unsaid: dict[str, Any] = {
+            "compares_texts": None,
+            "always_answers": None,
+            "settings": {},
+        }
+        return self.model_copy(update=unsaid)
 
     @property
     def record(self) -> Any:
@@ -314,6 +323,10 @@ class HeadConfig(Section):
             if kind.problem_type in ("", self.problem_type):
                 return kind
         return None
+
+    def family(self, **changes: Any) -> Any:
+        """Return the kind of task, with the settings that it was trained with."""
+        return self.task_kind(self, **{**self.settings, **changes})
 
     @property
     def verb(self) -> str:

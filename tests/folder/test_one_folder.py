@@ -4,8 +4,9 @@ sentence-transformers and by us, it gives the same vectors.
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -21,10 +22,15 @@ from sentence_transformers.sentence_transformer.modules import (
 
 import litebert
 from litebert.api.formats import quantize
+from litebert.config import AlbertConfig, HeadConfig, TaskConfig
 from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
+from litebert.folder.config import read_head, write_config
 from litebert.folder.vectors import DenseLayer
 from litebert.interop.huggingface import import_model
 from litebert.nn import AlbertForPretraining
+from litebert.plugins import TASK_KINDS
+from litebert.tasks.kinds.text import SingleLabel
+from litebert.tasks.named import with_settings
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import average_checkpoints, mean_model
 from tests.networks import SHAPE, config_for, random_model
@@ -372,3 +378,28 @@ def test_a_student_of_a_model_that_says_nothing_is_served_as_it_was_trained(
     student = litebert.load(_distilled(tmp_path / "teacher", tmp_path, corpus))
     assert replace(student.vectors, max_length=None) == SentenceVectors()
     assert (Path(student.source) / "modules.json").is_file()
+
+
+@dataclass(frozen=True)
+class Cautious(SingleLabel):
+    """A label that is given only if its probability reaches the caution."""
+
+    problem_type: ClassVar[str] = "cautious"
+    caution: float = 0.0
+
+
+def test_settings_of_a_kind_of_task_go_with_the_model(tmp_path: Path) -> None:
+    TASK_KINDS.add("cautious", Cautious)
+    head = HeadConfig(
+        kind="sequence-classification", labels=("no", "yes"), problem_type="cautious"
+    )
+    task = TaskConfig(name="table", settings={"caution": 0.9})
+    trained = with_settings(Cautious(head), task)
+    assert isinstance(trained, Cautious) and trained.caution == 0.9
+    write_config(AlbertConfig(), tmp_path, head=trained.head)
+    stored = read_head(tmp_path)
+    assert stored == trained.head
+    assert stored.family() == trained
+    # a head without settings writes none
+    write_config(AlbertConfig(), tmp_path, head=head)
+    assert "task_settings" not in (tmp_path / "config.json").read_text("utf-8")

@@ -39,6 +39,7 @@ CONFIG_FILE = "config.json"
 # how a text is divided into words that get tags, which transformers leaves to its user
 _SPLITTING = "word_splitting"
 _PAIRS = "compares_texts"
+_TASK_SETTINGS = "task_settings"
 # settings that transformers does not have
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
 _OURS_ALONE |= {"attention_settings", "attention_window"}
@@ -143,6 +144,8 @@ def _head_fields(head: HeadConfig) -> dict[str, Json]:
             fields[_PAIRS] = head.compares_texts
         if head.splitting != "words":
             fields[_SPLITTING] = head.splitting
+    if head.settings:
+        fields[_TASK_SETTINGS] = dict(head.settings)
     if head.kind == "question-answering":
         fields["always_answers"] = bool(head.always_answers)
     return fields
@@ -338,6 +341,8 @@ def read_head(folder: Path) -> HeadConfig | None:
         fields["splitting"] = table[_SPLITTING]
     if _PAIRS in table:
         fields["compares_texts"] = table[_PAIRS]
+    if _TASK_SETTINGS in table:
+        fields["settings"] = table[_TASK_SETTINGS]
     if kind == "question-answering":
         fields["always_answers"] = table.get("always_answers")
     try:

@@ -416,7 +416,7 @@ class Model:
         network, listed = self.begin("classify", texts)
         _, seconds = inputs.as_pairs(listed, pairs, "classify")
         head = network.head_config
-        family: TextClassification = head.task_kind(head, reads_windows=True)
+        family: TextClassification = head.family(reads_windows=True)
         seconds = seconds or [""] * len(listed)
         compares_texts = head.compares_texts or family.reads_apart
         if compares_texts and not all(seconds):

@@ -129,7 +129,7 @@ def classify(
     classified = model.classify(text, second)
     labels = list(classified.values)
     head: Any = model.network.head_config
-    kind: TextClassification = head.task_kind(head)
+    kind: TextClassification = head.family()
     label = 0
     score_name = "score"
     if not kind.is_number:

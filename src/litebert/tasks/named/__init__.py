@@ -59,10 +59,10 @@ def open_dataset(
             skips_unlabelled=data.missing_labels == "skip",
             settled=settled,
         )
-    return replace(dataset, family=_with_settings(dataset.family, task))
+    return replace(dataset, family=with_settings(dataset.family, task))
 
 
-def _with_settings(family: Family[Any, Any], task: TaskConfig) -> Family[Any, Any]:
+def with_settings(family: Family[Any, Any], task: TaskConfig) -> Family[Any, Any]:
     """Return the kind of task with its settings: those of `task` that it has a field
     for, and those of `task.settings`, all of which it must have.
     """
@@ -79,7 +79,9 @@ def _with_settings(family: Family[Any, Any], task: TaskConfig) -> Family[Any, An
     ours = TaskConfig.model_fields.keys() - {"settings"}
     shared = [name for name in names if name in ours]
     values: dict[str, Any] = {name: getattr(task, name) for name in shared}
-    return replace(family, **(values | task.settings))
+    # the model folder has them, too: answers depend on them
+    head = family.head.model_copy(update={"settings": dict(task.settings)})
+    return replace(family, **(values | task.settings | {"head": head}))
 
 
 # What the paper and the official README report, as listed in published.toml (arXiv

@@ -239,7 +239,7 @@ def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
     )
     read = partial(read_glue, task)
     write = partial(submission, task)
-    family: TextClassification = head.task_kind(head)
+    family: TextClassification = head.family()
     return Dataset(
         task.name,
         family,

@@ -422,5 +422,5 @@ def answers_with_spans(head: HeadConfig) -> SpanAnswering:
     """Return the kind of task of a head that answers with spans."""
     if head.kind == "question-answering" and not head.always_answers:
         return NullableSpanAnswering(head)
-    kind: type[SpanAnswering] = head.task_kind
-    return kind(head)
+    family: SpanAnswering = head.family()
+    return family
