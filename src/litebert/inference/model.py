@@ -426,7 +426,7 @@ class Model:
                 received="a single text",
                 expected="two texts",
                 next='litebert classify "A text." --pair "Another one."'
-                f" --model {quote(self.source)}; in a file, --column second=NAME",
+                f" --model {quote(self.source)}",
             )
         rows = zip(listed, seconds, strict=True)
         examples = [TextExample("", first, second or None) for first, second in rows]
