@@ -324,6 +324,10 @@ class HeadConfig(Section):
                 return kind
         return None
 
+    def __hash__(self) -> int:
+        # settings, a dict, have no hash
+        return hash((self.kind, self.labels, self.problem_type))
+
     def family(self, **changes: Any) -> Any:
         """Return the kind of task, with the settings that it was trained with."""
         return self.task_kind(self, **{**self.settings, **changes})
