@@ -7,7 +7,9 @@ import re
 import shlex
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import litebert as package
@@ -65,6 +67,17 @@ def test_python_of_two_libraries_side_by_side_runs(
     for block in blocks(page):
         short = block.replace("epochs=3", 'settings={"train.steps": 2}')
         exec(compile(short, page, "exec"), names)
+    # the libraries that stand side by side give the same answers
+    sentence = "Paris is the [MASK] of France."
+    filled: Any = names["fill"]
+    ours = package.load("albert/albert-base-v2").fill(sentence, top=1)[0]
+    assert filled(sentence, top_k=1)[0]["token_str"] == ours.words[0]
+    encoder: Any = names["encoder"]
+    model: Any = names["model"]
+    theirs = encoder.encode(["a cat", "a dog"])
+    assert np.allclose(model.embed(["a cat", "a dog"]), theirs, atol=1e-4)
+    classifier: Any = names["classifier"]
+    assert set(classifier.predict(["a cat sleeps"])) <= {"animal", "food"}
 
 
 # the commands that plug-ins of pages add, which tests/test_extending.py runs

@@ -119,6 +119,7 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
         "predict BASE --data REVIEWS --output x",
         "LB-613 finetune",
     ),
+    "a run that is not there": (1, "evaluate runs/nope", "LB-620 runs/nope"),
     "a seed": (
         1,
         "finetune REVIEWS --seeds 1,99999999999999999999",

@@ -68,6 +68,11 @@ def test_bytes_not_in_utf8_are_named_by_line(
     ) as caught:
         list(read_lines(source("latin.txt", MANY + b"caf\xe9 noir\n" + MANY)))
     assert caught.value.received == "byte 0xe9, byte 4 of the line"
+    mixed = "schön\nblöd\n".encode() + b"m\xfcde\n"
+    with pytest.raises(LitebertError, match="correct this line"):
+        list(read_lines(source("mixed.txt", mixed)))
+    with pytest.raises(LitebertError, match="save the file again as UTF-8"):
+        list(read_lines(source("sjis.txt", "日本語\n".encode("shift-jis"))))
     with pytest.raises(LitebertError, match=r"not UTF-8(?s:.*)iconv -f UTF-16"):
         list(read_lines(source("wide.txt", "one\n".encode("utf-16"))))
     for suffix, pack in PACK.items():

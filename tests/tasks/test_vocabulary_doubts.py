@@ -69,3 +69,19 @@ def test_a_vocabulary_that_drops_marks_says_so(
         str(path), output=tmp_path / "kept", vocab_size=36, keep_accents=True
     )
     assert "--keep-accents" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "is_warned"), [("German", True), ("English", False)])
+def test_a_run_that_continues_a_model_says_which_marks_are_lost(
+    name: str,
+    is_warned: bool,
+    write: Write,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = write("text.txt", f"{TEXTS[name][0]}\n\n" * 40)
+    how = {"start": "litebert", "runs": tmp_path, "settings": {"train.steps": 2}}
+    litebert.pretrain(text, **how, dry_run=True)
+    assert ("lose a mark" in capsys.readouterr().err) == is_warned
+    with pytest.raises(litebert.LitebertError, match="LB-916: keep_accents="):
+        litebert.pretrain(text, **how, keep_accents=True)

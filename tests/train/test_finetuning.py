@@ -276,6 +276,18 @@ def test_quantize_measures_a_run_before_and_after(
     )
 
 
+def test_a_model_of_a_table_is_not_evaluated_without_its_run(
+    learnt: Path, films: Path, tmp_path: Path
+) -> None:
+    alone = shutil.copytree(learnt / "model", tmp_path / "alone")
+    data = ("--data", films / "dev.csv")
+    for words in ((), data):
+        done = shell.litebert("evaluate", alone, *words)
+        shell.assert_error(done, 1, "LB-613", "names its task")
+    done = shell.litebert("evaluate", alone, *data, "--task", "table")
+    shell.assert_error(done, 1, "LB-613", "which columns")
+
+
 def test_small_networks_get_measured_defaults_and_given_values_stay(
     words: list[str], tmp_path: Path
 ) -> None:

@@ -92,12 +92,18 @@ def train_vocabulary(
         )
     with staged_folder(folder, own=TOKENIZER_FILES) as staged:
         tokenizer.save(staged)
+    dropped = marks_dropped(tokenizer, texts, column=column)
+    if dropped:
+        say(f"note: {dropped}; --keep-accents keeps them")
+    return tokenizer
+
+
+def marks_dropped(tokenizer: Tokenizer, texts: Texts, *, column: str) -> str:
+    """Say which accents and marks of the first texts a vocabulary drops; "" if none."""
     unknown = UnknownPieces(tokenizer)
     for text in islice(read_texts(paths(texts), column=column), NUM_NOTED):
         unknown.add(text, ())
-    if unknown.dropped:
-        say(f"note: {unknown.dropped}; --keep-accents keeps them")
-    return tokenizer
+    return unknown.dropped or ""
 
 
 def read_symbols(path: Path) -> list[str]:

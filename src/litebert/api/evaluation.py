@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 
 from annotated_types import Ge
@@ -163,6 +164,8 @@ def evaluate(
     chosen = paths(models)
     _require_one_thing(chosen, predictions, on)
     run = Run.of(chosen[0]) if chosen else None
+    if run is None and chosen:
+        locate(chosen[0])  # raises if there is no such model
     kind = _kind_of(run, arguments, len(chosen))
     _refuse_unused(arguments, kind, run)
     if data is None and (on or run is None):
@@ -234,7 +237,22 @@ def _kind_of(run: Run | None, arguments: Mapping[str, Any], num_models: int) -> 
         return FINE_TUNED
     if run is not None:
         return PRETRAINED if run.kind == "pretraining" else FINE_TUNED
-    return PRETRAINED if arguments["task"] is None else FINE_TUNED
+    if arguments["task"] is not None:
+        return FINE_TUNED
+    from litebert.folder.config import read_head
+
+    (model,) = paths(arguments["models"])
+    head = read_head(locate(model))
+    if head is None:
+        return PRETRAINED
+    raise LitebertError(
+        "LB-613",
+        f"{model} is a fine-tuned model, but no file in it names its task",
+        received=str(head),
+        expected="a run of litebert finetune, or the name of the task",
+        next=f"litebert evaluate {quote(model)} --task NAME --data FOLDER; quantize"
+        " RUN OUTPUT --evaluate measures an eight-bit copy of a run",
+    )
 
 
 def _refuse_unused(arguments: Mapping[str, Any], kind: str, run: Run | None) -> None:

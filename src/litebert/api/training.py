@@ -40,7 +40,7 @@ from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.shards import MANIFEST
 from litebert.corpus.text import TextSettings, require_text
-from litebert.errors import LitebertError, say
+from litebert.errors import LitebertError, RequestError, say
 from litebert.hub import locate, packaged_model
 from litebert.inference.inputs import require_count
 from litebert.plugins import DATASETS
@@ -209,6 +209,9 @@ def _plan_pretraining(
         data = describe_corpora(config)
     else:
         data = describe_texts(texts.sources, texts.held_out)
+        doubt = texts.doubt_of_vocabulary()
+        if doubt and not quiet:
+            say(f"warning: {doubt}; --keep-accents without --from keeps them")
     planned = pretraining_plan(
         config,
         needs,
@@ -270,10 +273,27 @@ class _TextsOfRun:
         text.
         """
         require_share(self.held_out)
+        if self.start is not None and self.rules.keep_accents:
+            raise RequestError(
+                "LB-916",
+                "--keep-accents has no effect on a run that continues a model: its"
+                " vocabulary stays",
+                received=f"--from {self.start} --keep-accents",
+                next="omit --keep-accents; or omit --from, to make a vocabulary",
+            )
         sources = self.sources
         is_local = not any(is_url(source.location) for source in sources)
         if sources and self.held_out and is_local:
             require_text(sources, self.text)
+
+    def doubt_of_vocabulary(self) -> str:
+        """Say which marks of the texts the vocabulary of the start model drops; "" if
+        none.
+        """
+        if self.start is None or not self.inputs:
+            return ""
+        tokenizer = Tokenizer.load(locate(self.start))
+        return corpora.marks_dropped(tokenizer, self.inputs, column=self.text.column)
 
     def build(self, *, quiet: bool) -> None:
         """Train a vocabulary, unless training starts from a model, and build the

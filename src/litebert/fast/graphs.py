@@ -265,11 +265,18 @@ def _constant(x: Tensor) -> Node:
 
 
 def _float_layers(albert: Albert, num_steps: int) -> list[Layers]:
-    plan = albert.plan[:num_steps]
-    attention = {i: _float_attention(albert.attention[i]) for i, _ in plan}
-    feed_forward = {j: _float_feed_forward(albert.feed_forward[j]) for _, j in plan}
+    """Return the layers of each step; a block that several steps share is made once."""
     heads = albert.attention[0].heads
-    return [Layers(*attention[i], *feed_forward[j], heads) for i, j in plan]
+    attention = dict[int, tuple[Layer, Layer, Layer]]()
+    feed_forward = dict[int, tuple[Layer, Layer, Layer]]()
+    layers = list[Layers]()
+    for i, j in albert.plan[:num_steps]:
+        if i not in attention:
+            attention[i] = _float_attention(albert.attention[i])
+        if j not in feed_forward:
+            feed_forward[j] = _float_feed_forward(albert.feed_forward[j])
+        layers.append(Layers(*attention[i], *feed_forward[j], heads))
+    return layers
 
 
 def _float_attention(block: AttentionBlock) -> tuple[Layer, Layer, Layer]:

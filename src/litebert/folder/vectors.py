@@ -306,9 +306,14 @@ class _Reader:
 
     def pooling(self, table: dict[str, Json]) -> Pooling:
         """Return the one pooling that a folder names."""
-        switched = [mode for name, mode in _SWITCHES.items() if table.get(name)]
-        written = table.get("pooling_mode") or switched or "mean"
-        modes = written if isinstance(written, list) else [written]
+        # newer files name the mode, older ones have a switch for each
+        modes = table.get("pooling_mode")
+        if not modes:
+            modes = [mode for name, mode in _SWITCHES.items() if table.get(name)]
+        if not modes:
+            modes = ["mean"]
+        if not isinstance(modes, list):
+            modes = [modes]
         if len(modes) != 1 or modes[0] not in get_args(Pooling):
             raise self.refusal(f"pooling {', '.join(map(str, modes))}")
         return cast(Pooling, modes[0])

@@ -40,6 +40,7 @@ from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset, Feature, collate, frame_ids
 from litebert.tasks.named import open_dataset
 from litebert.tasks.own.dataset import require_same_data
+from litebert.tasks.own.table import OWN
 from litebert.tokenizer import Tokenizer
 
 _NUM_EXAMPLES = 512  # texts, or examples, for the calibration of eight bits
@@ -99,6 +100,14 @@ class Finetuned:
                 else "add --task mrpc, or whichever task it is"
             )
             raise LitebertError("LB-613", what, next=advice)
+        if run is None and task == OWN:
+            raise LitebertError(
+                "LB-613",
+                f"{path} is not a run of litebert finetune: no file in it says which"
+                " columns it learned from",
+                next="give the run; quantize RUN OUTPUT --evaluate measures an"
+                " eight-bit copy of one",
+            )
         config = recorded_config(FinetuneConfig, run) if run else None
         settings, where = (
             (config.task, config.data)

@@ -49,7 +49,7 @@ def find_encoding(sample: bytes) -> str:
         return "utf-16-le"
     if _share_of_nul(sample[0:2000:2]) > 0.5 and not _share_of_nul(sample[1:2000:2]):
         return "utf-16-be"
-    if _is_utf8(sample) or not _is_western(sample):
+    if is_utf8(sample) or not _is_western(sample):
         return "utf-8"
     return "cp1252"
 
@@ -58,7 +58,7 @@ def _share_of_nul(data: bytes) -> float:
     return data.count(0) / max(1, len(data))
 
 
-def _is_utf8(sample: bytes) -> bool:
+def is_utf8(sample: bytes) -> bool:
     """Return whether bytes are UTF-8, or were: some characters are, and few others are
     damaged.
     """

@@ -373,27 +373,35 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
             place = error.start
             at = number + block.count(b"\n", 0, place) + 1
             column = place - block.rfind(b"\n", 0, place)
-            unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
-            encoding = (
-                "UTF-16" if block[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
-            )
-            received = f"byte 0x{block[place]:02x}, byte {column:,} of the line"
-            what = f"{source.line(at)}: not UTF-8"
-            advice = (
-                f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 >"
-                f" converted{source.kind}"
-            )
-            for suffix, magic in COMPRESSIONS.items():
-                if block.startswith(magic) and not number:
-                    advice = f"mv {quote(source.name)} {quote(source.name + suffix)}"
             raise LitebertError(
-                "LB-309", what, received=received, next=advice
+                "LB-309",
+                f"{source.line(at)}: not UTF-8",
+                received=f"byte 0x{block[place]:02x}, byte {column:,} of the line",
+                next=_convert(source, block, is_first=not number),
             ) from error
         if not lines[-1]:
             lines.pop()
         for line in lines:
             number += 1
             yield number, line.removesuffix("\r")
+
+
+def _convert(source: Source, block: bytes, *, is_first: bool) -> str:
+    """Say how lines that are not UTF-8 become UTF-8. A wrong encoding would be worse
+    than none: it turns any bytes into some text.
+    """
+    name = quote(source.name)
+    for suffix, magic in COMPRESSIONS.items():
+        if is_first and block.startswith(magic):
+            return f"mv {name} {quote(source.name + suffix)}"
+    encoding = encodings.find_encoding(block)
+    if encoding in encodings.NAMES:
+        unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
+        known = {"cp1252": "WINDOWS-1252"}.get(encoding, encoding.upper())
+        return f"{unpack} {name} | iconv -f {known} -t UTF-8 > converted{source.kind}"
+    if encodings.is_utf8(block):
+        return "correct this line in an editor: the other lines are UTF-8"
+    return "save the file again as UTF-8, in the program that it comes from"
 
 
 def _whole_lines(source: Source) -> Iterator[bytes]:

@@ -144,10 +144,15 @@ def replace_surrogates(text: str) -> str:
 @cache
 def character_runs(belongs: Callable[[str], object]) -> list[tuple[int, int]]:
     """Return the first and last code point of each run of characters of a class."""
-    codes = [code for code in range(sys.maxunicode + 1) if belongs(chr(code))]
-    is_gap = np.diff(codes) > 1
-    runs = np.split(np.array(codes), np.flatnonzero(is_gap) + 1)
-    return [(int(run[0]), int(run[-1])) for run in runs]
+    runs = list[tuple[int, int]]()
+    for code in range(sys.maxunicode + 1):
+        if not belongs(chr(code)):
+            continue
+        if runs and runs[-1][1] == code - 1:
+            runs[-1] = (runs[-1][0], code)
+        else:
+            runs.append((code, code))
+    return runs
 
 
 def single_text(text: str) -> LitebertError:

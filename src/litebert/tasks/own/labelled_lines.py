@@ -30,11 +30,15 @@ def are_labelled(lines: Sequence[str]) -> bool:
 
 
 def _have_codes(lines: Sequence[str]) -> bool:
-    words = [line.split() for line in lines]
-    codes = [first for first, *others in words if others]
-    are_codes = len(codes) == len(lines) and all(map(_CODE.fullmatch, codes))
-    num_codes = len(set(codes))
-    return are_codes and 1 < num_codes <= min(_MOST_CODES, len(codes) // 2)
+    """Return whether each line begins with a code, and the codes repeat."""
+    codes = set[str]()
+    for line in lines:
+        code, *words = line.split()
+        if not words or not _CODE.fullmatch(code):
+            return False
+        codes.add(code)
+    most = min(_MOST_CODES, len(lines) // 2)
+    return 1 < len(codes) <= most
 
 
 def scan_labelled(source: Source, *, has_marks: bool) -> Iterator[Scanned]:
