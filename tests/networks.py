@@ -25,6 +25,15 @@ CHOICES = HeadConfig(kind="multiple-choice")
 SPANS = HeadConfig(kind="question-answering", always_answers=True)
 SPANS_OR_NONE = HeadConfig(kind="conditional-question-answering")
 
+# 256 plain sentences of few words
+PLAIN_SENTENCES = [
+    f"The {color} {animal} {verb} near the {place}."
+    for color in ("red", "green", "blue", "white")
+    for animal in ("fox", "horse", "mouse", "crow")
+    for verb in ("slept", "waited", "walked", "sang")
+    for place in ("river", "garden", "station", "old mill")
+]
+
 
 def config_for(tokenizer: Tokenizer, **changes: object) -> AlbertConfig:
     return AlbertConfig(**({"vocab_size": tokenizer.vocab_size} | SHAPE | changes))

@@ -107,6 +107,16 @@ def kill_after_step_2(run: Path) -> Path:
     return run
 
 
+def assert_resumes_to_equal_bits(*words: object) -> None:
+    """Run a command twice, as whole and as cut, of which the second is killed."""
+    assert shell(*words, "--name", "whole") == 0
+    assert shell(*words, "--name", "cut") == 0
+    cut = kill_after_step_2(Path("runs/cut"))
+    assert shell(*words, "--name", "cut") == 0
+    whole = Path("runs/whole/model/model.safetensors").read_bytes()
+    assert (cut / "model/model.safetensors").read_bytes() == whole
+
+
 # ---- any plug-in ---------------------------------------------------------------------
 
 
@@ -349,12 +359,7 @@ def test_the_optimizer_of_the_page_takes_equal_steps_and_resumes_to_equal_bits(
     torch.testing.assert_close(weight.detach(), torch.tensor([2.9, -4.1]))
     words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "train.save_every=1")
     words = (*words, "optim.name=lion", "--plugin", plugin)
-    assert shell(*words, "--name", "whole") == 0
-    assert shell(*words, "--name", "cut") == 0
-    cut = kill_after_step_2(Path("runs/cut"))
-    assert shell(*words, "--name", "cut") == 0
-    whole = Path("runs/whole/model/model.safetensors").read_bytes()
-    assert (cut / "model/model.safetensors").read_bytes() == whole
+    assert_resumes_to_equal_bits(*words)
 
 
 def test_the_head_of_the_page_reads_the_boundaries_of_spans(
@@ -384,12 +389,7 @@ def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
     plain = (*words, "--name", "plain")
     assert shell(*plain) == 0
     words = (*words, "objective.heads.span_boundary=0.5", "--plugin", plugin)
-    assert shell(*words, "--name", "whole") == 0
-    assert shell(*words, "--name", "cut") == 0
-    cut = kill_after_step_2(Path("runs/cut"))
-    assert shell(*words, "--name", "cut") == 0
-    whole = Path("runs/whole/model/model.safetensors").read_bytes()
-    assert (cut / "model/model.safetensors").read_bytes() == whole
+    assert_resumes_to_equal_bits(*words)
     run = litebert.Run("runs/whole")
     assert run.settings["objective.heads"] == {
         "masked_lm": 1.0,

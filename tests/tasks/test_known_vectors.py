@@ -20,15 +20,8 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives.taught import TaughtLoader, TaughtTexts, holds_vectors
 from litebert.runs import RunFolder, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from tests.networks import config_for
+from tests.networks import PLAIN_SENTENCES, config_for
 
-TEXTS = [
-    f"The {colour} {animal} {verb} near the {place}."
-    for colour in ("red", "green", "blue", "white")
-    for animal in ("fox", "horse", "mouse", "crow")
-    for verb in ("slept", "waited", "walked", "sang")
-    for place in ("river", "garden", "station", "old mill")
-]
 WIDTH = 24  # of the vectors; the student has 16
 SETTINGS: dict[str, Any] = {
     "model.preset": "tiny",
@@ -58,7 +51,7 @@ def write_vectors(folder: Path, name: str, texts: list[str], rows: Any) -> Path:
 
 def vectors_of(texts: list[str]) -> Any:
     """Return made-up vectors, in which words add up; small words count little."""
-    words = sorted({word for text in TEXTS for word in text.split()})
+    words = sorted({word for text in PLAIN_SENTENCES for word in text.split()})
     of_word = np.random.default_rng(1).normal(size=(len(words), WIDTH))
     for word in ("The", "near", "the"):
         of_word[words.index(word)] /= 10
@@ -68,13 +61,15 @@ def vectors_of(texts: list[str]) -> Any:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_model(train_tokenizer(TEXTS * 3, vocab_size=44))
+    return Tokenizer.from_model(train_tokenizer(PLAIN_SENTENCES * 3, vocab_size=44))
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
     folder = tmp_path_factory.mktemp("text")
-    documents = [" ".join(TEXTS[start : start + 8]) for start in range(0, 256, 8)]
+    documents = [
+        " ".join(PLAIN_SENTENCES[start : start + 8]) for start in range(0, 256, 8)
+    ]
     (folder / "text.txt").write_text("\n\n".join(documents))
     tokenizer.save(folder / "vocabulary")
     build_corpus(
@@ -93,7 +88,7 @@ def vectors(tmp_path: Path) -> Path:
     folder = tmp_path / "vectors"
     folder.mkdir()
     for number, start in enumerate((0, 100, 200)):
-        texts = TEXTS[start : start + 100]
+        texts = PLAIN_SENTENCES[start : start + 100]
         write_vectors(folder, f"{number:04}", texts, vectors_of(texts))
     return folder
 
@@ -134,9 +129,9 @@ def test_a_student_comes_near_known_vectors_and_its_first_numbers_do_too(
     assert last["masked_lm_loss"] < first["masked_lm_loss"]
 
     # vectors of the same text, of the student and of its teacher, in few directions
-    student = np.array(run.model().embed(TEXTS[200:]))
+    student = np.array(run.model().embed(PLAIN_SENTENCES[200:]))
     axes = np.load(run.folder / "axes.npy")
-    teacher = vectors_of(TEXTS[200:]).astype(np.float32) @ axes
+    teacher = vectors_of(PLAIN_SENTENCES[200:]).astype(np.float32) @ axes
     assert axes.shape == (WIDTH, 16)
     assert holds_vectors(vectors) and not holds_vectors(run.folder)
     for size in (4, 16):
@@ -159,7 +154,9 @@ def test_a_stopped_run_resumes_bit_for_bit_from_the_same_vectors(
         path.rename(tmp_path / f"gone-{path.name}")
     resumed = weights()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    write_vectors(vectors, "0001", TEXTS[:100], vectors_of(TEXTS[:100]))
+    write_vectors(
+        vectors, "0001", PLAIN_SENTENCES[:100], vectors_of(PLAIN_SENTENCES[:100])
+    )
     with pytest.raises(LitebertError, match="data of teacher"):
         weights()
 
@@ -218,7 +215,7 @@ def test_every_text_is_read_once_in_an_epoch_with_its_vector(
         read.append((tuple(ids.tolist()), vector.tobytes()))
     expected = [
         (tuple(tokenizer.encode(text).ids), vectors_of([text])[0].tobytes())
-        for text in TEXTS[:244]
+        for text in PLAIN_SENTENCES[:244]
     ]
     assert sorted(read) == sorted(expected)
     assert (
@@ -232,13 +229,13 @@ def test_every_text_is_read_once_in_an_epoch_with_its_vector(
 def test_one_file_with_a_text_a_line_holds_the_same_as_shards(
     vectors: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "all.txt").write_text("".join(f"{text}\n" for text in TEXTS))
-    np.save(tmp_path / "all.npy", vectors_of(TEXTS))
+    (tmp_path / "all.txt").write_text("".join(f"{text}\n" for text in PLAIN_SENTENCES))
+    np.save(tmp_path / "all.npy", vectors_of(PLAIN_SENTENCES))
     shards = TaughtTexts(vectors, num_held_out=8)
     whole = TaughtTexts(tmp_path / "all.npy", num_held_out=8)
     for number in (0, 99, 100, 255):
         text, vector = whole.row(number)
-        assert shards.row(number)[0] == text == TEXTS[number]
+        assert shards.row(number)[0] == text == PLAIN_SENTENCES[number]
         assert np.array_equal(shards.row(number)[1], vector)
     np.testing.assert_allclose(shards.axes(4), whole.axes(4), atol=1e-6)
 
@@ -247,7 +244,7 @@ def test_the_first_directions_hold_most_of_the_vectors(vectors: Path) -> None:
     texts = TaughtTexts(vectors, num_held_out=8)
     axes = texts.axes(6)
     np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-5)
-    rows = vectors_of(TEXTS[:248]).astype(np.float64)
+    rows = vectors_of(PLAIN_SENTENCES[:248]).astype(np.float64)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     held = np.square(rows @ axes).sum(0)
     assert (np.diff(held) < 0).all()

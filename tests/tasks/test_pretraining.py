@@ -38,7 +38,7 @@ from litebert.tasks.task import Loss
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.pretrain import complete, new_network, shape_of_student, task_of
 from litebert.train.sources import Sources
-from tests.networks import config_for, drawn
+from tests.networks import PLAIN_SENTENCES, config_for, drawn
 
 CONFIG = AlbertConfig(
     vocab_size=50,
@@ -243,13 +243,6 @@ def test_any_shape_can_have_local_heads_and_the_seed_decides_the_start(
 # Distillation: tokens aligned by characters, a start from the teacher, one trainer for
 # both
 
-SENTENCES = [
-    f"The {colour} {animal} {verb} near the {place}."
-    for colour in ("red", "green", "blue", "white")
-    for animal in ("fox", "horse", "mouse", "crow")
-    for verb in ("slept", "waited", "walked", "sang")
-    for place in ("river", "garden", "station", "old mill")
-]
 SETTINGS = {
     "model.embedding_size": 16,
     "objective.max_seq_length": 32,
@@ -271,7 +264,9 @@ SETTINGS |= {
 
 
 def _tokenizer(vocab_size: int) -> Tokenizer:
-    return Tokenizer.from_model(train_tokenizer(SENTENCES * 3, vocab_size=vocab_size))
+    return Tokenizer.from_model(
+        train_tokenizer(PLAIN_SENTENCES * 3, vocab_size=vocab_size)
+    )
 
 
 def _unshared(tokenizer: Tokenizer) -> AlbertForPretraining:
@@ -290,7 +285,8 @@ def teacher_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_folder(ModelFolder(_unshared(tokenizer)), folder)
     tokenizer.save(folder)
     texts = (
-        " ".join(SENTENCES[start : start + 8]) for start in range(0, len(SENTENCES), 8)
+        " ".join(PLAIN_SENTENCES[start : start + 8])
+        for start in range(0, len(PLAIN_SENTENCES), 8)
     )
     (folder / "text.txt").write_text("\n\n".join(texts))
     return folder
@@ -299,7 +295,7 @@ def teacher_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tokens_of_two_vocabularies_cover_the_same_characters() -> None:
     ours = _tokenizer(40)
     theirs = _tokenizer(44)
-    text = f" {SENTENCES[0].lower()}"
+    text = f" {PLAIN_SENTENCES[0].lower()}"
     ids = np.array([ours.cls_id, *ours.encode(text).ids, ours.sep_id])
     teacher = Teacher(_unshared(theirs).albert, theirs, ours)
     kept, (targets,), _ = teacher.read(ids, np.array([0, len(ids)]), [1])
