@@ -249,9 +249,9 @@ def _kind_of(run: Run | None, arguments: Mapping[str, Any], num_models: int) -> 
         "LB-613",
         f"{model} is a fine-tuned model, but no file in it names its task",
         received=str(head),
-        expected="a run of litebert finetune, or the name of the task",
-        next=f"litebert evaluate {quote(model)} --task NAME --data FOLDER; quantize"
-        " RUN OUTPUT --evaluate measures an eight-bit copy of a run",
+        expected="a run of litebert finetune, or the name of a task; `quantize RUN"
+        " OUTPUT --evaluate` measures an eight-bit copy of a run",
+        next=f"litebert evaluate {quote(model)} --task mrpc --data FOLDER",
     )
 
 

@@ -105,8 +105,9 @@ class Finetuned:
                 "LB-613",
                 f"{path} is not a run of litebert finetune: no file in it says which"
                 " columns it learned from",
-                next="give the run; quantize RUN OUTPUT --evaluate measures an"
-                " eight-bit copy of one",
+                expected="a run; `quantize RUN OUTPUT --evaluate` measures an eight-bit"
+                " copy of one",
+                next="litebert runs list",
             )
         config = recorded_config(FinetuneConfig, run) if run else None
         settings, where = (
