@@ -11,20 +11,25 @@ import litebert as package
 from tests.kills import killed
 
 from .shell import damage
-from .tiny import FINETUNING, PRETRAINING, Desk, reproducible_rows, weights
+from .tiny import FINETUNING, PRETRAINING, Desk, rows, weights
 
-PARTS = {"pretrain": [0.15, 0.35, 0.5, 0.65, 0.8, 0.95], "finetune": [0.3, 0.6, 0.9]}
+PARTS = {
+    "pretrain": [0.15, 0.35, 0.5, 0.65, 0.8, 0.95],
+    "pretrain in bf16": [0.3, 0.5, 0.8],
+    "finetune": [0.3, 0.6, 0.9],
+}
 """Where a training is killed, as fractions of its file operations."""
 
 
 PACE = {"train.steps": 8, "train.save_every": 2, "train.eval_every": 4}
 
 
-def call_of(verb: str, desk: Desk) -> dict[str, object]:
-    if verb == "pretrain":
+def call_of(kind: str, desk: Desk) -> dict[str, object]:
+    if kind.startswith("pretrain"):
         settings = {
             **PRETRAINING,
             **PACE,
+            "train.precision": "bf16" if kind.endswith("bf16") else "fp32",
             "optim.name": "muon",
             "optim.average_decay": 0.5,
         }
@@ -36,25 +41,24 @@ def call_of(verb: str, desk: Desk) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("verb", PARTS)
+@pytest.mark.parametrize("kind", PARTS)
 def test_a_killed_training_resumes_to_the_same_bits(
-    desk: Desk, tmp_path: Path, verb: str
+    desk: Desk, tmp_path: Path, kind: str
 ) -> None:
-    arguments = call_of(verb, desk)
+    verb, *_ = kind.split()
+    arguments = call_of(kind, desk)
     whole = tmp_path / "whole"
-    assert (
-        killed(
-            "train", verb=verb, arguments=arguments, runs=tmp_path, parts=PARTS[verb]
-        )
-        > 50
+    num_operations = killed(
+        "train", verb=verb, arguments=arguments, runs=tmp_path, parts=PARTS[kind]
     )
-    for part in PARTS[verb]:
+    assert num_operations > 50
+    for part in PARTS[kind]:
         run = getattr(package, verb)(
             **arguments, runs=tmp_path, name=f"killed-{part}", quiet=True
         )
         assert run.is_finished
         assert weights(run) == weights(whole)
-        assert reproducible_rows(run) == reproducible_rows(whole)
+        assert rows(run) == rows(whole)
         assert sorted(path.name for path in run.folder.iterdir()) == sorted(
             path.name for path in whole.iterdir()
         )
@@ -90,4 +94,4 @@ def test_a_damaged_checkpoint_is_skipped_and_named(
     said = capfd.readouterr().err
     assert last.name in said and before.name not in said
     assert weights(again) == weights(whole)
-    assert reproducible_rows(again) == reproducible_rows(whole)
+    assert rows(again) == rows(whole)

@@ -12,7 +12,7 @@ import litebert as package
 from litebert.fast import attention, steps
 
 from . import golden
-from .tiny import FINETUNING, PACE, PRETRAINING, Desk, reproducible_rows, rows, weights
+from .tiny import FINETUNING, PACE, PRETRAINING, Desk, rows, weights
 
 PRETRAINED: dict[str, dict[str, object]] = {
     "as the paper": {
@@ -99,8 +99,13 @@ def test_golden_losses_of_a_continuation(desk: Desk, tmp_path: Path) -> None:
     assert computed == golden.expected("pretraining", "continued", computed)
 
 
-def distil(desk: Desk, runs: Path, name: str) -> package.Run:
-    settings = {**PRETRAINING, "distil.texts": 4, "distil.text_length": 16}
+def distil(desk: Desk, runs: Path, name: str, precision: str = "fp32") -> package.Run:
+    settings = {
+        **PRETRAINING,
+        "train.precision": precision,
+        "distil.texts": 4,
+        "distil.text_length": 16,
+    }
     return package.distil(
         desk.base,
         corpus=desk.corpus,
@@ -221,15 +226,27 @@ def forget_choices() -> Iterator[Callable[[], None]]:
     forget()
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+IN_BF16 = {
+    "a pretraining": TRAINED["muon in bf16"],
+    "a distillation": lambda desk, runs, name: distil(desk, runs, name, "bf16"),
+    "a fine-tuning": lambda desk, runs, name: desk.finetune(
+        runs, given={**FINETUNING, "train.precision": "bf16"}, name=name
+    ),
+}
+"""Trainings that evaluate, or have a teacher, in bf16, in which kernels round
+differently.
+"""
+
+
+@pytest.mark.parametrize("kind", IN_BF16)
 def test_kernels_that_are_chosen_by_time_change_no_bit_of_a_training(
     desk: Desk,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     forget_choices: Callable[[], None],
-    precision: str,
+    kind: str,
 ) -> None:
-    """Only evaluations use them; a busy machine may choose others than a quiet one."""
+    """A busy machine may choose others than a quiet one, before or after a kill."""
     runs = []
     for fastest in (0, 1):
 
@@ -243,10 +260,9 @@ def test_kernels_that_are_chosen_by_time_change_no_bit_of_a_training(
         for module in (steps, attention):
             monkeypatch.setattr(module, "time_each", time_each)
         forget_choices()
-        name = f"choice-{fastest}"
-        runs.append(desk.pretrain(tmp_path, name, **{"train.precision": precision}))
+        runs.append(IN_BF16[kind](desk, tmp_path, f"choice-{fastest}"))
     first, other = runs
-    assert reproducible_rows(first) == reproducible_rows(other)
+    assert rows(first) == rows(other)
     assert weights(first) == weights(other)
 
 

@@ -212,21 +212,6 @@ def rows(run: package.Run | Path) -> list[dict]:
     ]
 
 
-def reproducible_rows(run: package.Run | Path) -> list[dict]:
-    """Return what must be equal bit for bit in the log of a run that was trained in
-    another process: the rows of steps, and which evaluations there were.
-
-    An evaluation uses the kernels that were fastest when its process began, so the last
-    bits of its measures may differ although the weights are the same.
-    """
-    kept = []
-    for row in rows(run):
-        if row["kind"] == "eval":
-            row = {name: row[name] for name in ("kind", "step")}
-        kept.append(row)
-    return kept
-
-
 def weights(run: package.Run | Path) -> bytes:
     folder = run.folder if isinstance(run, package.Run) else run
     return (folder / "model" / "model.safetensors").read_bytes()

@@ -13,7 +13,7 @@ from litebert.config import PretrainConfig
 from litebert.files import hash_file
 from litebert.settings import Resolved, resolve, settings_from_words
 from litebert.train import loop
-from tests.contract.tiny import SIZES, reproducible_rows
+from tests.contract.tiny import SIZES, rows
 
 PACE = (
     "objective.max_seq_length=48 optim.name=adamw optim.learning_rate=0.003"
@@ -69,7 +69,7 @@ def state_of(run: Path) -> dict[str, object]:
     ]
     files += sorted(run.glob("*/model.safetensors"))
     return {
-        "rows": reproducible_rows(run),
+        "rows": rows(run),
         **{str(file.relative_to(run)): hash_file(file) for file in files},
     }
 

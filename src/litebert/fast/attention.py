@@ -88,13 +88,17 @@ class AttentionKind:
 
 
 def attend_of(
-    config: AlbertConfig, *, in_rectangles: bool, extra: tuple[Kernel, ...] = ()
+    config: AlbertConfig,
+    *,
+    in_rectangles: bool,
+    is_repeatable: bool = False,
+    extra: tuple[Kernel, ...] = (),
 ) -> Attend:
     """Return the kernel for a kind of attention: its own if it has one, `masked`, or
     for full attention one of two.
 
     The `extra` kernels are for rectangles; each is used wherever it is measured to be
-    faster than torch's.
+    faster than torch's. If it is to be repeatable, nothing is measured.
     """
     kind: AttentionKind = ATTENTION_KINDS[config.attention]
     settings = config.attention_arguments
@@ -102,7 +106,9 @@ def attend_of(
         return partial(kind.attend, **settings)
     if kind.visible is not None:
         return partial(masked, visible=partial(kind.visible, **settings))
-    return partial(rectangles, extra=extra) if in_rectangles else full
+    if not in_rectangles:
+        return full
+    return partial(rectangles, is_repeatable=is_repeatable, extra=extra)
 
 
 def full(
@@ -307,6 +313,7 @@ def rectangles(
     layout: Layout,
     _: float,
     *,
+    is_repeatable: bool = False,
     extra: tuple[Kernel, ...] = (),
 ) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
@@ -317,6 +324,9 @@ def rectangles(
     # for a few queries, the copies that the extra ones make do not pay
     if isinstance(layout.queries, slice):
         kernels += extra
+    if is_repeatable:
+        # in bf16, products are the fastest or nearly so for every width
+        kernels = (_products,) if dtype == torch.bfloat16 else kernels[:1]
     shapes, order = arrange(
         layout.query_lengths, layout.batch.lengths, dtype == torch.float32
     )

@@ -142,6 +142,7 @@ def make_steps(
     *,
     for_training: bool = False,
     is_compiled: bool = False,
+    is_repeatable: bool = False,
     plan: Sequence[tuple[int, int]] | None = None,
     extra: tuple[Kernel, ...] = (),
 ) -> list[Step]:
@@ -150,8 +151,12 @@ def make_steps(
     """
     plan = albert.plan if plan is None else plan
     dtype = albert.dtype
-    in_rectangles = device_of(albert).is_cpu and not for_training
-    attend = attend_of(albert.config, in_rectangles=in_rectangles, extra=extra)
+    attend = attend_of(
+        albert.config,
+        in_rectangles=device_of(albert).is_cpu and not for_training,
+        is_repeatable=is_repeatable,
+        extra=extra,
+    )
 
     attention = {}
     feed_forward = {}
@@ -227,6 +232,7 @@ class Engine:
         self.is_compiled = False
         # what is to compute with packed weights; None: they are not to be packed
         self.backend: str | None = None
+        self.is_repeatable = False  # see `pack`
         self.packed: Packed | None = None
 
     def __call__(
@@ -313,6 +319,8 @@ class Engine:
         # network's own precision.
         if is_int8(albert) and is_on_cpu and kernels_work():
             steps = int8_steps(albert, extra=extra)
+        elif self.is_repeatable:
+            steps = make_steps(albert, repeatable_linear, is_repeatable=True)
         else:
             steps = make_steps(albert, packed_linear, extra=extra)
         graph = None
@@ -388,9 +396,15 @@ def compile_steps(albert: Albert) -> None:
 
 
 @torch.no_grad()
-def pack(albert: Albert, backend: str = "torch") -> None:
+def pack(
+    albert: Albert, backend: str = "torch", *, is_repeatable: bool = False
+) -> None:
     """Pack the current weights for inference, in eight bits if they are stored that
     way.
+
+    The fastest kernels are found by timing them, once in a process, and in bf16 they
+    round differently. Packing that is repeatable chooses by rule instead, so that
+    another process gets the same bits: training needs that when it is resumed.
 
     Training and gradients use the original weights; if those change, the packed ones
     are dropped. "openvino" computes texts of one length as one graph, where it has the
@@ -408,6 +422,7 @@ def pack(albert: Albert, backend: str = "torch") -> None:
     is_absent = backend == "auto" and find_spec("openvino") is None
     engine = accelerate(albert)
     engine.backend = "torch" if is_absent else backend
+    engine.is_repeatable = is_repeatable
     engine.packed = None
     engine.packed_weights(albert)
 
@@ -563,34 +578,73 @@ def packed_linear(
     return onednn_linear(weight.detach().to(dtype), bias.detach().to(dtype), activation)
 
 
-@lru_cache
-def packing_pays(dtype: torch.dtype) -> bool:
-    """Return whether packed products exist here, are right, and are not slower (a check
-    of 10 ms).
-    """
+def repeatable_linear(
+    weight: Tensor,
+    bias: Tensor,
+    dtype: torch.dtype,
+    activation: Activation,
+    _dropout_prob: float = 0.0,
+) -> Linear:
+    """Return the layer of `packed_linear`, packed wherever it can be."""
+    if not (device_at(weight.device).is_cpu and packing_works(dtype)):
+        return plain_linear(weight, bias, dtype, activation)
+    return onednn_linear(weight.detach().to(dtype), bias.detach().to(dtype), activation)
+
+
+class _Trial(NamedTuple):
+    """A layer with and without packing, and numbers of rows to compare them on."""
+
+    packed: Linear
+    plain: Linear
+    rows: list[Tensor]
+
+
+def _trial(dtype: torch.dtype) -> _Trial:
+    """Return a layer of 768 channels, with random weights."""
     draws = torch.Generator().manual_seed(0)
-    weight, bias = (
-        torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,))
-    )
+    weight = torch.randn(768, 768, generator=draws).to(dtype)
+    bias = torch.randn(768, generator=draws).to(dtype)
     rows = [
         torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)
     ]
-    theirs = plain_linear(weight, bias, dtype, "linear")
+    return _Trial(
+        packed=onednn_linear(weight, bias, "linear"),
+        plain=plain_linear(weight, bias, dtype, "linear"),
+        rows=rows,
+    )
+
+
+@lru_cache
+def packing_works(dtype: torch.dtype) -> bool:
+    """Return whether packed products exist here, and are right."""
     tolerance = torch.finfo(dtype).eps * 768
     try:
-        ours = onednn_linear(weight, bias, "linear")
-        pairs = [
-            (ours(x, y).float(), theirs(x, y).float()) for x in rows for y in (None, x)
-        ]
+        trial = _trial(dtype)
+        for x in trial.rows:
+            for y in (None, x):
+                packed = trial.packed(x, y).float()
+                plain = trial.plain(x, y).float()
+                if not torch.allclose(packed, plain, rtol=0.01, atol=tolerance):
+                    return False
     except (AttributeError, RuntimeError):
         # torch has no kernel of this name, or none in this dtype for this CPU
         return False
-    packed, unpacked = time_each(
-        *(partial(linear, rows[-1], None) for linear in (ours, theirs)), rounds=5
+    return True
+
+
+@lru_cache
+def packing_pays(dtype: torch.dtype) -> bool:
+    """Return whether packed products work here and are not slower (a check of
+    10 ms).
+    """
+    if not packing_works(dtype):
+        return False
+    trial = _trial(dtype)
+    x = trial.rows[-1]
+    packed, plain = time_each(
+        lambda: trial.packed(x, None), lambda: trial.plain(x, None), rounds=5
     )
-    return packed < 1.3 * unpacked and all(
-        torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs
-    )
+    return packed < 1.3 * plain
 
 
 def onednn_linear(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:

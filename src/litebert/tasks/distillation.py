@@ -23,7 +23,7 @@ from litebert.config import DistilConfig
 from litebert.device import choose_device, device_of
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
-from litebert.fast import is_int8
+from litebert.fast import is_int8, pack
 from litebert.folder import SentenceVectors, read_folder
 from litebert.nn import (
     Albert,
@@ -82,6 +82,8 @@ class Teacher:
             raise LitebertError(
                 "LB-664", what, next="distil the model that it was made from"
             )
+        # its states are targets of training, which must be the same when it is resumed
+        pack(model.network.albert, is_repeatable=True)
         tokenizer = model.require_tokenizer()
         return cls(
             model.network.albert, tokenizer, student, vectors=model.require_vectors()

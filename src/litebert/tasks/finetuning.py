@@ -270,7 +270,7 @@ def outputs_of(
     """
     network.eval()
     if not is_packed(network.albert):
-        pack(network.albert)
+        pack(network.albert, is_repeatable=True)
     device = device_of(network)
     outputs = dict[int, Output]()
     lengths = [feature.num_tokens for feature in features]

@@ -121,7 +121,7 @@ class Pretraining(Task[PretrainingWork]):
         """
         device = device_of(self.network)
         self.network.eval()
-        pack(self.network.albert)
+        pack(self.network.albert, is_repeatable=True)
         # Sums over all batches and processes: float64 where the device has it.
         sums = torch.zeros(self.num_sums, dtype=device.sum_dtype, device=device.place)
         # loss, right answers and number of the positions that show [MASK]
