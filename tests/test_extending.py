@@ -30,7 +30,6 @@ from litebert.hub.card import model_card
 from litebert.inference.inside import attention
 from litebert.interop.export.source import open_source
 from litebert.interop.export.web import export_web
-from litebert.interop.google import export_checkpoint
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.plugins import REGISTRIES, load_plugin
 from litebert.runs import RunFolder
@@ -224,7 +223,6 @@ def test_other_programs_do_not_answer_labels_on_a_scale(stars: Path) -> None:
     reason = "a softmax of them means nothing"
     for export in (
         lambda: open_source(model),
-        lambda: export_checkpoint(model, Path("google")),
         lambda: export_web(model, Path("page")),
     ):
         with pytest.raises(LitebertError, match=reason):
@@ -414,8 +412,6 @@ def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
     with pytest.raises(LitebertError, match="span_boundary"):
         open_source(Path("runs/whole/model"))
     open_source(Path("runs/whole/model"), has_head=False)
-    with pytest.raises(LitebertError, match="span_boundary"):
-        export_checkpoint(Path("runs/whole/model"), Path("google"))
     assert shell("evaluate", "runs/whole") == 0
     assert "span_boundary_loss" in capsys.readouterr().out
     config = json.loads(Path("runs/whole/model/config.json").read_text())

@@ -19,7 +19,6 @@ from litebert.folder import (
 )
 from litebert.folder.vectors import write_sentence_transformers
 from litebert.inference.finetuned import Finetuned, measure_split
-from litebert.interop.google import export_checkpoint
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
 from litebert.optim import build_optimizer
 from litebert.runs import RunFolder
@@ -255,7 +254,5 @@ def test_a_run_with_a_vector_head_learns_it_faster_and_its_model_can_start_anoth
     opened = Finetuned.open(tmp_path / "run")
     measures, _, _ = measure_split([opened], tmp_path / "pairs.csv", "dev")
     assert measures == result.of_model.values
-    with pytest.raises(LitebertError, match="LB-709"):
-        export_checkpoint(tmp_path / "run" / "model", tmp_path / "google")
     next_run = plan(f"model.start={tmp_path / 'run' / 'model'}", pooling=None)
     assert next_run.dataset.family.head.kind == "vector-classification"

@@ -28,7 +28,6 @@ COMMANDS = [
     ("embed", "a b --model RUNS/base"),
     ("evaluate", "RUNS/reviews --data REVIEWS --quiet"),
     ("explain", "similar 'Anna left.' 'Bert came.' --model RUNS/base"),
-    ("export google", "RUNS/base google/model.ckpt"),
     ("fill", "'Anna [MASK].' --model RUNS/base"),
     ("fill", "'Anna [MASK].' '[MASK] came.' --model RUNS/base"),
     ("finetune", f"REVIEWS --model RUNS/base {shlex.join(QUICK)}"),

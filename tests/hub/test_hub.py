@@ -305,7 +305,7 @@ def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_takes_precedenc
 VERBS = {
     "embed": "embed 'the cat sat' --model {model} --pooling mean",
     "evaluate text": "evaluate {model} --data {texts}/documents.jsonl",
-    "export google": "export google {model} new",
+    "export onnx": "export onnx {model} new/model.onnx",
     "hub push": "hub push {model} me/new --dry-run",
     "pretrain": (
         "pretrain {texts}/texts.txt --from {model} objective.max_seq_length=64"

@@ -1,8 +1,6 @@
-"""Write tiny checkpoints with real TensorFlow, each with its contents as .npz; or read
-a checkpoint into an .npz.
+"""Write tiny checkpoints with real TensorFlow, each with its contents as .npz.
 
 python tests/tensorflow/checkpoints.py tests/interop/google/fixtures
-python tests/tensorflow/checkpoints.py PREFIX OUTPUT.npz
 
 The names are those that google-research/albert gives its variables (issues 29 and 243
 list them). Numbers are multiples of 1/64 that bfloat16 holds exactly.
@@ -225,37 +223,5 @@ def write_all(target):
     write_special(target)
 
 
-def read_all(prefix, output):
-    """Read all variables of a checkpoint one by one, and compare them with those
-    restored into a TF1 graph.
-    """
-    import tensorflow as tf
-
-    v1 = tf.compat.v1
-    reader = tf.train.load_checkpoint(prefix)
-    read = {
-        name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
-    }
-    with tf.Graph().as_default():
-        variables = {
-            name: v1.get_variable(name, values.shape, values.dtype, use_resource=False)
-            for name, values in read.items()
-        }
-        with v1.Session() as session:
-            v1.train.Saver(variables).restore(session, prefix)
-            restored = session.run(variables)
-    for name, values in read.items():
-        assert restored[name].tobytes() == values.tobytes(), name
-    assert tf.train.latest_checkpoint(str(Path(prefix).parent)) == prefix
-    kinds = {
-        f"{name}:dtype": np.array(str(values.dtype)) for name, values in read.items()
-    }
-    wide = {
-        name: x.astype("float32") if x.dtype.name == "bfloat16" else x
-        for name, x in read.items()
-    }
-    np.savez(output, **wide, **kinds)
-
-
 if __name__ == "__main__":
-    read_all(*sys.argv[1:]) if sys.argv[2:] else write_all(Path(sys.argv[1]))
+    write_all(Path(sys.argv[1]))

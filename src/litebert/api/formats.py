@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from litebert.answers import Shown
 from litebert.errors import LitebertError, say
 from litebert.hub import locate, model_files, parse_name, pull, push
-from litebert.interop import ExportReport, GoogleExport, ModelImport, Quantized
+from litebert.interop import ExportReport, ModelImport, Quantized
 from litebert.runs import RunFolder
 
 OutputFolder = Annotated[Path, "New folder.", Required]
@@ -35,7 +35,6 @@ def import_google(
         "What `output_weights` is for; only needed if it has one row.",
     ] = None,
     labels: Annotated[str, "Names of a classifier's labels, in order: A,B,C."] = "",
-    optimizer: Annotated[bool, "Keep the optimizer's moments and step count."] = False,
 ) -> ModelImport:
     """Convert a checkpoint of Google's code to a model folder.
 
@@ -56,7 +55,6 @@ def import_google(
         tokenizer=tokenizer,
         head=head,
         labels=names,
-        has_optimizer=optimizer,
     )
 
 
@@ -83,21 +81,6 @@ def import_huggingface(
     return import_model(
         path_or_name, output, legacy_pickle=legacy_pickle, activation=activation
     )
-
-
-def export_google(model: str, output: Path) -> GoogleExport:
-    """Write a checkpoint for Google's code.
-
-    litebert export google runs/mine exported
-    litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000
-
-    OUTPUT is a folder, or a prefix such as exported/model.ckpt-best.
-    albert_config.json, the vocabulary (30k-clean.model) and the file `checkpoint` are
-    written next to it.
-    """
-    from litebert.interop.google import export_checkpoint
-
-    return export_checkpoint(locate(model), output)
 
 
 def export_onnx(

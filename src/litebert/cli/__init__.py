@@ -65,8 +65,8 @@ MODULES = {
     "api.corpus": "corpus build, corpus check, tokenizer encode, tokenizer train",
     "api.evaluation": "evaluate, glue, predict",
     "api.formats": (
-        "export google, export onnx, export program, export web, hub pull, hub push,"
-        " import google, import huggingface, quantize"
+        "export onnx, export program, export web, hub pull, hub push, import google,"
+        " import huggingface, quantize"
     ),
     "api.runs": "report, runs average, runs clean, runs tail",
     "api.settings": "config list, config show, recipes list, recipes show",

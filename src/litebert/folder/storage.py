@@ -5,7 +5,7 @@ texts, the files of sentence-transformers. Whatever reads or writes a model pass
 through here, so nothing that travels with the weights is forgotten.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -239,7 +239,6 @@ def write_folder(
     folder: Path,
     *,
     dtype: torch.dtype = torch.float32,
-    also: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write config.json, the weights, the tokenizer, and how texts become vectors.
 
@@ -250,7 +249,7 @@ def write_folder(
     kind.
 
     Parameters without values, which the network's own file lacked, or that were never
-    trained are not written. The tensors in `also`, keyed by their names on disk, are.
+    trained are not written.
     """
     network = model.network
     config = model.config
@@ -274,7 +273,6 @@ def write_folder(
     for name, tensor in parameters.items():
         for place in on_disk.tensor_names(name, config, model.head):
             tensors[place] = tensor.detach().clone()
-    tensors |= also or {}
     if not config.projects_embeddings:
         tensors |= on_disk.identity_projection(config)
     for name, tensor in tensors.items():

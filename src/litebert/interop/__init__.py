@@ -19,7 +19,6 @@ class ModelImport:
     output: str
     architecture: str
     num_parameters: int
-    optimizer_step: int | None
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     notes: tuple[str, ...]
@@ -28,29 +27,9 @@ class ModelImport:
         lines = [
             f"{self.output}: {self.architecture}, {self.num_parameters:,} parameters"
         ]
-        if self.optimizer_step is not None:
-            lines.append(f"optimizer: after {self.optimizer_step:,} steps")
         lines += [f"missing: {name}" for name in self.missing]
         lines += [f"not used: {name}" for name in self.unused]
         return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class GoogleExport:
-    """What was written for Google's code; `files` are in the folder of `prefix`."""
-
-    prefix: str
-    files: tuple[str, ...]
-    num_variables: int
-    num_parameters: int
-    notes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        size = (
-            f"{self.num_variables} variables, {self.num_parameters:,} parameters in"
-            " float32"
-        )
-        return f"{self.prefix}: {size}\nfiles: {', '.join(self.files)}"
 
 
 @dataclass(frozen=True)

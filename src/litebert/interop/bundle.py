@@ -14,7 +14,7 @@ everything that is read is checked against its checksum.
 
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ from typing import Any
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# no public function reads or writes a bare varint
-from google.protobuf.internal import decoder, encoder
+# no public function reads a bare varint
+from google.protobuf.internal import decoder
 from google.protobuf.message import DecodeError
 from torch import Tensor
 
 from litebert.errors import DamagedError, LitebertError, missing_package
-from litebert.files import read_capped, write_bytes, write_stream
+from litebert.files import read_capped
 
 try:
     import google_crc32c  # the standard library has only the other CRC-32
@@ -312,72 +312,3 @@ def _varints(data: bytes, position: int, count: int) -> tuple[list[int], int]:
         number, position = decoder._DecodeVarint(data, position)
         numbers.append(number)
     return numbers, position
-
-
-# --- writing --------------------------------------------------------------------------
-
-
-def write_bundle(prefix: Path, variables: Mapping[str, Tensor]) -> list[Path]:
-    """Write one data file, then the index; return their paths. Without an index, nobody
-    finds a partial checkpoint.
-    """
-    data = _data_file(prefix, 0, 1)
-    index = prefix.with_name(f"{prefix.name}.index")
-    header = Header(num_shards=1, version={"producer": 1})
-    table = [(b"", header.SerializeToString())]
-    chunks = _data_chunks(variables, table)
-    write_stream(data, chunks, force=None, accepts_same=True)
-    write_bytes(index, table_bytes(table), force=None)
-    return [data, index]
-
-
-def _data_chunks(
-    variables: Mapping[str, Tensor], table: list[tuple[bytes, bytes]]
-) -> Iterator[bytes]:
-    """Yield the bytes of each variable, by name, and add its entry to the table."""
-    numbers = {dtype: number for number, dtype in _DTYPES.items()}
-    offset = 0
-    for name, tensor in sorted(variables.items()):
-        stored = tensor.contiguous().numpy().tobytes()
-        entry = Entry(
-            dtype=numbers[tensor.dtype],
-            shape={"dim": [{"size": size} for size in tensor.shape]},
-            offset=offset,
-            size=len(stored),
-            crc32c=masked_crc32c(stored),
-        )
-        table.append((name.encode(), entry.SerializeToString()))
-        offset += len(stored)
-        yield stored
-
-
-def table_bytes(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return a table with one block of entries, which must be sorted by key."""
-    last_key = entries[-1][0] if entries else b""
-    table = bytearray()
-    place = _append_block(table, entries)
-    metadata = _append_block(table, [])
-    index = _append_block(table, [(last_key, place)])
-    footer = (metadata + index).ljust(_FOOTER_BYTES - len(_MAGIC), b"\0")
-    return bytes(table) + footer + _MAGIC
-
-
-def _append_block(table: bytearray, rows: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Append a block to a table, and return its encoded location."""
-    block = b""
-    # every key is written in full, so a reader may start at any of them
-    restarts = list[int]()
-    for key, value in rows:
-        restarts.append(len(block))
-        block += _varint(0) + _varint(len(key)) + _varint(len(value)) + key + value
-    restarts = restarts or [0]
-    block += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
-    place = _varint(len(table)) + _varint(len(block))
-    block += b"\0"  # not compressed
-    table.extend(block + struct.pack("<I", masked_crc32c(block)))
-    return place
-
-
-def _varint(number: int) -> bytes:
-    encoded: bytes = encoder._VarintBytes(number)
-    return encoded

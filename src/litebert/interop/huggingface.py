@@ -119,7 +119,6 @@ def report_of(
         output=str(output),
         architecture=architecture(model.head, parameters),
         num_parameters=sum(tensor.numel() for tensor in parameters.values()),
-        optimizer_step=None,
         missing=tuple(sorted(model.missing)),
         unused=model.unused,
         notes=tuple(notes),

@@ -633,14 +633,12 @@ def take_start(
             state = load_file(folder / OPTIMIZER_FILE)
         except (SafetensorError, OSError, ValueError) as error:
             what = f"there is no complete optimizer state in {folder}"
-            expected = (
-                "a checkpoint, or a Google checkpoint imported with its optimizer slots"
-            )
-            advice = (
-                "litebert import google PATH --optimizer, or set start.optimizer=false"
-            )
             raise LitebertError(
-                "LB-516", what, received=error, expected=expected, next=advice
+                "LB-516",
+                what,
+                received=error,
+                expected="a checkpoint, such as runs/NAME/checkpoints/step-000001000",
+                next="set start.optimizer=false",
             ) from error
         load_state_tensors(optimizer, state)
         log.say("also loaded its optimizer's state")

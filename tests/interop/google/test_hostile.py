@@ -26,9 +26,9 @@ from litebert.interop.bundle import (
     masked_crc32c,
     read_bundle,
     read_table,
-    table_bytes,
 )
 from litebert.interop.google import import_checkpoint
+from tests.interop.google.tables import table_bytes
 from tests.memory import memory_below
 from tests.waiting import ends_quickly
 
