@@ -2,14 +2,17 @@
 write is read for what it means.
 """
 
+import csv
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from litebert.errors import LitebertError
 from litebert.tasks.own.dataset import table_dataset
+from litebert.tasks.own.layouts import open_table
 
 Write = Callable[[str, bytes | str], Path]
 
@@ -162,6 +165,124 @@ def test_entities_of_dataturks_include_their_last_character(write: Write) -> Non
     dataset = table_dataset(path, path)
     example = dataset.read(path, "train")[0]
     assert dataset.family.labels(example) == ("B-PER", "O", "B-LOC")
+
+
+# ---- what survey tools, trackers and data sets export ------------------------------
+
+
+def csv_of(*rows: Sequence[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+def numbered(*cells: object) -> list[list[object]]:
+    """Return a row of cells for each text and label, which stand for 0 and 1."""
+    rows = list[list[object]]()
+    for number, pair in enumerate(PAIRS):
+        row = list[object]()
+        for cell in cells:
+            row.append(
+                pair[cell] if isinstance(cell, int) else f"{cell}".format(number)
+            )
+        rows.append(row)
+    return rows
+
+
+DAY = "1/{0}1/2024 14:00:11"
+EXPORTS = {
+    "Qualtrics": csv_of(
+        ["StartDate", "Status", "Q1", "Q2"],
+        ["Start Date", "Response Type", "What did you\nthink of it?", "Again?"],
+        [
+            '{"ImportId":"a"}',
+            '{"ImportId":"b"}',
+            '{"ImportId":"c"}',
+            '{"ImportId":"d"}',
+        ],
+        *numbered(DAY, "IP Address", 0, 1),
+    ),
+    "SurveyMonkey": csv_of(
+        ["Respondent ID", "How was it?", "What could we do better?"],
+        ["", "Response", "Open-Ended Response"],
+        *numbered("114{0}", 1, 0),
+    ),
+    "Google Forms": csv_of(
+        ["Timestamp", "Email Address", "How was it?", "Overall, would you come back?"],
+        *numbered(DAY, "ann@example.org", 0, 1),
+    ),
+    "Jira: two columns of one name": csv_of(
+        ["Description", "Priority", "Comment", "Comment"],
+        *numbered(0, 1, "", ""),
+    ),
+    "names with accents": csv_of(
+        ["Avis du client", "Note", "Catégorie"], *numbered(0, "{0},5", 1)
+    ),
+    "no header, and a date": csv_of(
+        *numbered(1, "14678{0}", "Mon Apr 06 22:19:45 PDT 2009", "NO_QUERY", 0)
+    ),
+    "dates in words": jsonl(
+        [
+            {"reviewText": text, "overall": label, "reviewTime": f"01 {n + 1}, 2018"}
+            for n, (text, label) in enumerate(PAIRS)
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_exports_of_surveys_trackers_and_shops_are_read(
+    name: str, write: Write
+) -> None:
+    kind = "jsonl" if EXPORTS[name].startswith("{") else "csv"
+    path = write(f"a.{kind}", EXPORTS[name])
+    assert read(path) == PAIRS
+    assert not any("warning" in note for note in table_dataset(path).notes)
+
+
+def test_columns_of_one_name_are_numbered(write: Write) -> None:
+    path = write(
+        "a.csv", "text,label,note,note\n" + "so good,1,x,y\nso bad,0,x,y\n" * 3
+    )
+    assert open_table(path).columns == ("text", "label", "note", "note 2")
+
+
+def test_the_second_column_that_could_be_the_label_is_told(write: Write) -> None:
+    head = (
+        "pair_ID,sentence_A,sentence_B,entailment_label,relatedness_score,SemEval_set"
+    )
+    rows = [
+        f"{n},a man runs {n},he moves {n},{'yn'[n % 2]},{n % 5}.5,{split}"
+        for n, split in enumerate(["TRAIN", "TRIAL", "TEST"] * 6)
+    ]
+    dataset = table_dataset(write("a.csv", "\n".join([head, *rows])))
+    assert dataset.settled["problem"] == "regression"
+    notes = "\n".join(dataset.notes)
+    assert "--column label=entailment_label" in notes
+    assert "rows by column SemEval_set: train 6, dev 6, test 6" in notes
+
+
+TRIPLETS = {
+    "texts": [
+        {"anchor": text, "positive": f"{text}!", "negative": "no"} for text in TEXTS
+    ],
+    "lists": [
+        {"query": text, "pos": [f"{text}!", "more"], "neg": ["no", "not"]}
+        for text in TEXTS
+    ],
+}
+
+
+@pytest.mark.parametrize("name", TRIPLETS)
+def test_triplets_are_pairs_that_belong_together(name: str, write: Write) -> None:
+    rows: list[object] = [*TRIPLETS[name]]
+    path = write("a.jsonl", jsonl(rows))
+    dataset = table_dataset(path, path)
+    first = dataset.read(path, "train")[0]
+    assert dataset.settled["problem"] == "matches"
+    assert (first.first, first.second) == (TEXTS[0], f"{TEXTS[0]}!")
+    says_first = any("the first is read" in note for note in dataset.notes)
+    assert says_first == (name == "lists")
 
 
 def test_lines_that_are_not_divided_are_told_how(write: Write) -> None:

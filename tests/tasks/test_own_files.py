@@ -227,7 +227,6 @@ UNREADABLE = [
     *(("rows.json", content, "LB-848") for content in ("3", '{"a": 1}', "[1, 2]")),
     ("rows.docx", "x", "LB-304"),
     ("rows.csv", "text,label\rso good,pos\r", "LB-845"),
-    ("rows.csv", "text,label,label\na,b,c\n", "LB-842"),
     (
         "rows.parquet",
         pd.DataFrame({"text": ["a"], "labe": ["b"]})

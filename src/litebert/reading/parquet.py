@@ -8,6 +8,7 @@ stays a dictionary, and a repeated string is in memory once. In lists and struct
 pyarrow repeats it, up to 2 GiB, and the rows are then refused.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -22,7 +23,7 @@ from litebert.reading.source import (
     decompression_bomb,
     open_source,
 )
-from litebert.reading.tables import MAX_CELL, Row, require_distinct
+from litebert.reading.tables import MAX_CELL, Row
 
 # rows that are decoded at once: about so many bytes, and from so many to so many rows
 BATCH_BYTES = 4 << 20
@@ -58,7 +59,7 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
             plain: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
             names = plain.schema_arrow.names
             used = [name for name in names if not columns or name in columns]
-            require_distinct(used, source.name)
+            _require_distinct(used, source.name)
             if not columns or not set(columns) <= set(names):
                 yield dict.fromkeys(names)
                 return
@@ -91,6 +92,19 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
             raise DamagedError(
                 "LB-317", what, received=str(error), next=advice
             ) from error
+
+
+def _require_distinct(names: Sequence[str], file: str) -> None:
+    counts = Counter(names)
+    repeated = [name for name, number in counts.items() if number > 1]
+    if repeated:
+        raise LitebertError(
+            "LB-842",
+            f"{file}: two columns have the same name",
+            received=", ".join(repeated),
+            expected="a name for each column",
+            next="write the file again with other names",
+        )
 
 
 def split_row_groups(source: Source, part_bytes: int) -> list[Source]:

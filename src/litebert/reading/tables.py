@@ -7,7 +7,6 @@ a file unusable.
 
 import csv
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -99,19 +98,19 @@ class Dialect:
 
 
 def scan_delimited(
-    source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool
+    source: Source, dialect: Dialect, columns: Sequence[str], *, num_headings: int
 ) -> Iterator[Scanned]:
-    """Yield each row after the header, with the line that it begins on.
+    """Yield each row after those of headings, with the line that it begins on.
 
     Cells for which the header has no name may be missing, and a row may end with empty
     cells too many.
     """
     num_named = len(columns)
-    while has_header and num_named and columns[num_named - 1] == str(num_named):
+    while num_headings and num_named and columns[num_named - 1] == str(num_named):
         num_named -= 1
     lines = islice(read_lines(source), dialect.num_skipped, None)
     rows = dialect.rows(line for _, line in lines)
-    for place, _, cells in islice(rows, int(has_header), None):
+    for place, _, cells in islice(rows, num_headings, None):
         number = place + dialect.num_skipped
         if isinstance(cells, csv.Error):
             yield number, _no_cells(source.place(number), cells)
@@ -261,15 +260,3 @@ def _object_or_error(source: Source, number: int, value: Any) -> Iterator[Scanne
         yield number, _no_object(source.place(number), row)
     elif not is_rejected(row):
         yield number, row
-
-
-def require_distinct(
-    columns: Sequence[str], place: str, expected: str = "a name for each column"
-) -> None:
-    """Check that no two columns have the same name."""
-    if twice := [name for name, number in Counter(columns).items() if number > 1]:
-        what = f"{place}: two columns have the same name"
-        advice = "rename one of them"
-        raise LitebertError(
-            "LB-842", what, received=", ".join(twice), expected=expected, next=advice
-        )

@@ -34,7 +34,7 @@ from litebert.tasks.kinds.family import (
     frame_apart,
 )
 from litebert.tasks.kinds.text import TextExample
-from litebert.tasks.own.cells import have_words, text_of
+from litebert.tasks.own.cells import have_words, list_of, text_of
 from litebert.tasks.own.columns import PAIRS, Role
 from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.rows import RowReading, TrainingRows
@@ -43,8 +43,14 @@ from litebert.tokenizer import Tokenizer
 # How sharply cosines are compared; the default of sentence-transformers, too.
 SHARPNESS = 20.0
 # more names of columns whose texts belong together, the likeliest first
-MATCHES: Sequence[Sequence[str]] = (
+POSITIVES: Sequence[Sequence[str]] = (
     ("anchor", "positive"),
+    ("anchor", "pos"),
+    ("query", "positive"),
+    ("query", "pos"),
+)
+MATCHES: Sequence[Sequence[str]] = (
+    *POSITIVES,
     ("question", "answer"),
     ("query", "answer"),
     *PAIRS,
@@ -212,12 +218,14 @@ class MatchRows(RowReading[TextExample, VectorPair]):
 
     @classmethod
     def are_like(cls, guess: ColumnGuess) -> bool:
-        """Return whether there are two columns of texts that differ from row to row,
-        and no other but an id.
+        """Return whether two columns are called so; or there are two columns of texts
+        that differ from row to row, and no other but an id.
         """
         chosen_roles = {*guess.chosen.names}
         if chosen_roles - {"id"}:
             return False
+        if _usual_pair(guess, POSITIVES):
+            return True
         ids = guess.usual("id")
         names = [name for name in guess.free_columns() if name not in ids]
         if len(names) != 2 or not set(names) <= set(guess.texts()):
@@ -228,7 +236,7 @@ class MatchRows(RowReading[TextExample, VectorPair]):
     def guess(cls, guess: ColumnGuess) -> None:
         guess.find_usual(("id",))
         if not {"text", "second"} & {*guess.found}:  # the user chose neither
-            pair = _usual_pair(guess) or guess.texts()
+            pair = _usual_pair(guess, MATCHES) or guess.texts()
             if len(pair) == 2:
                 guess.found["text"] = (pair[0],)
                 guess.found["second"] = (pair[1],)
@@ -243,6 +251,8 @@ class MatchRows(RowReading[TextExample, VectorPair]):
         note = (
             f"each {second} belongs to the {first} of its row; those of others do not"
         )
+        if any(list_of(row.get(second)) for row in training.rows()):
+            note += f"; of several texts in {second}, the first is read"
         return cls(training.columns, "matches"), note
 
     @cached_property
@@ -252,22 +262,29 @@ class MatchRows(RowReading[TextExample, VectorPair]):
     def example(
         self, id: str, row: Row, place: str, *, is_labelled: bool
     ) -> TextExample:
-        second = self.text(row, "second", place)
+        cells = {name: _first_of(row.get(name)) for name in self.columns.all("second")}
+        second = self.text(cells, "second", place)
         if is_labelled and not second:
             # raises: the row has nothing to learn
             self.number(None, place)
         return TextExample(id, self.text(row, "text", place), second)
 
     def lacks_label(self, row: Row) -> bool:
-        return not text_of(self.columns.cell(row, "second"))
+        return not text_of(_first_of(self.columns.cell(row, "second")))
 
 
-def _usual_pair(guess: ColumnGuess) -> Sequence[str]:
+def _first_of(cell: object) -> object:
+    """Return the first member of a list, as sets with several positives have them."""
+    members = list_of(cell)
+    return cell if members is None else next(iter(members), None)
+
+
+def _usual_pair(guess: ColumnGuess, pairs: Sequence[Sequence[str]]) -> Sequence[str]:
     """Return the two columns with the likeliest pair of usual names; none if no such
     pair is free.
     """
     free = guess.free_columns()
-    for usual in MATCHES:
+    for usual in pairs:
         columns = [guess.by_normal.get(name) for name in usual]
         pair = [column for column in columns if column in free]
         if len(pair) == 2:

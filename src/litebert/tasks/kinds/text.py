@@ -54,6 +54,7 @@ from litebert.tasks.kinds.linear import (
     fit_softmax,
 )
 from litebert.tasks.own.cells import (
+    FEWEST_WORDS,
     MISSING,
     NO_LABEL,
     list_of,
@@ -763,7 +764,7 @@ def _are_pair(guess: ColumnGuess, names: Sequence[str]) -> bool:
     if len(names) != 2:
         return False
     lengths = [mean_words(guess.cells(name)) for name in names]
-    return min(lengths) >= 3 and max(lengths) <= 3 * min(lengths)
+    return min(lengths) >= FEWEST_WORDS and max(lengths) <= 3 * min(lengths)
 
 
 def _is_marked(row: Row, name: str, place: str) -> bool:

@@ -110,7 +110,7 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
             header = () if is_test else task.header
             names = header or next(read_lines(source), (1, ""))[1].split("\t")
             rows = scan_delimited(
-                source, Dialect("\t", "none"), names, has_header=not header
+                source, Dialect("\t", "none"), names, num_headings=int(not header)
             )
         else:
             rows = open_table(Path(source.location)).scan()

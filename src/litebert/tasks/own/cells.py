@@ -89,7 +89,16 @@ def mark_of(value: object) -> float | None:
 
 SPLITS = {
     "train": ("train", "training", "trn"),
-    "dev": ("dev", "development", "val", "valid", "validation", "eval", "evaluation"),
+    "dev": (
+        "dev",
+        "development",
+        "val",
+        "valid",
+        "validation",
+        "eval",
+        "evaluation",
+        "trial",
+    ),
     "test": (
         "test",
         "testing",
@@ -139,6 +148,7 @@ def list_of(value: object) -> list[object] | None:
 # What the cells of a column look like
 
 _TEXT_CHARACTERS = 10  # the mean length of texts, at least
+FEWEST_WORDS = 3  # of a sentence, in the mean
 
 
 def strings_of(cells: Iterable[object]) -> list[str]:
@@ -154,6 +164,12 @@ def have_words(cells: Sequence[object]) -> bool:
         return False
     num_worded = sum(" " in value or not value.isascii() for value in values)
     return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
+
+
+def are_varied(cells: Sequence[object]) -> bool:
+    """Return whether most texts stand in one cell only."""
+    texts = strings_of(cells)
+    return len(set(texts)) * 2 > len(texts)
 
 
 def are_labels(cells: Sequence[object]) -> bool:
@@ -174,14 +190,20 @@ def are_labels(cells: Sequence[object]) -> bool:
     return has_fractions or num_distinct * 2 <= len(filled)
 
 
+# 1/31/2024 14:00, or a short text with a year and the number of a day or an hour, such
+# as Mon Apr 06 22:19:45 PDT 2009
 _DATE = re.compile(
     r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?"
-    r"|(?=.{,40}$)(?=.*\d:\d\d).*\b(19|20)\d\d\b.*"  # Mon Apr 06 22:19:45 2009
+    r"|(?=.{,40}$)(?=.*\b\d{1,2}\b).*\b(19|20)\d\d\b.*"
 ).fullmatch
 
 
 def are_dates(cells: Sequence[object]) -> bool:
-    """Return whether all cells that are not empty are dates."""
+    """Return whether all cells that are not empty are dates.
+
+    >>> are_dates(["01 31, 2018", "2 May 2019"]), are_dates(["in 2018", "2019"])
+    (True, False)
+    """
     filled = [text for text in map(text_of, cells) if text]
     return bool(filled) and all(_DATE(text.strip()) for text in filled)
 

@@ -50,9 +50,13 @@ def roles() -> tuple[Role, ...]:
 
 def normalize_name(name: str) -> str:
     """Return a column's name normalized for comparison: letters and digits, in lower
-    case.
+    case, without accents.
+
+    >>> normalize_name("Catégorie 2"), normalize_name("Gold-Label")
+    ('categorie2', 'goldlabel')
     """
-    return "".join(filter(str.isalnum, name)).lower()
+    plain = unicodedata.normalize("NFD", name)
+    return "".join(filter(str.isalnum, plain)).lower()
 
 
 # What users type: role=name

@@ -8,6 +8,7 @@ from all rows. How a kind of task reads rows is part of the kind (`Family.readin
 
 import csv
 import io
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +27,17 @@ from litebert.plugins import LOADING, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.kinds.text import TextRows
-from litebert.tasks.own.cells import are_dates, have_words, split_of
+from litebert.tasks.own.cells import (
+    FEWEST_WORDS,
+    are_dates,
+    are_varied,
+    has_list,
+    have_words,
+    mean_words,
+    split_of,
+)
 from litebert.tasks.own.columns import Columns, chosen_columns, pair_flags
+from litebert.tasks.own.guess import ColumnGuess, has_usual_word
 from litebert.tasks.own.layouts import hash_table, note_encoding, open_table
 from litebert.tasks.own.rows import RowReading, TrainingRows, guess_columns
 from litebert.tasks.own.table import TableFile
@@ -104,6 +114,10 @@ def settle(
         f"columns: {' '.join(columns.words())}{_not_used(table, columns)}",
         f"problem: {reading.problem}; {about}",
     ]
+    others = _other_labels(table, columns, chosen, sample)
+    if others:
+        flag = shlex.quote(f"label={others[0]}")
+        notes.append(f"could be the label, too: {', '.join(others)}; --column {flag}")
     if columns.all("split"):
         counts = ", ".join(f"{name} {number:,}" for name, number in splits.items())
         notes.append(f"rows by column {columns.all('split')[0]}: {counts}")
@@ -146,6 +160,25 @@ def _unused(table: TableFile, columns: Columns) -> list[str]:
     return [name for name in table.columns if name not in used]
 
 
+def _other_labels(
+    table: TableFile, columns: Columns, chosen: Columns, sample: Sequence[Row]
+) -> list[str]:
+    """Return the columns that are called like labels and look like them, beside the
+    one that was guessed.
+    """
+    label = columns.all("label")
+    if chosen.all("label") or len(label) != 1:
+        return []
+    guess = ColumnGuess(_unused(table, columns), sample, Columns({}))
+    others = list[str]()
+    for name in guess.likely_labels():
+        is_about_label = name.startswith(label[0])
+        is_single = not has_list(guess.cells(name))
+        if has_usual_word(name, "label") and is_single and not is_about_label:
+            others.append(name)
+    return others
+
+
 def _half_of_pair(
     table: TableFile, columns: Columns, chosen: Columns, sample: Sequence[Row]
 ) -> str | None:
@@ -155,11 +188,11 @@ def _half_of_pair(
     text = columns.all("text")
     if not text or chosen.all("text") or columns.all("second"):
         return None
-    unused = _unused(table, columns)
     worded = list[str]()
-    for name in unused:
+    for name in _unused(table, columns):
         cells = [row.get(name) for row in sample]
-        if have_words(cells) and not are_dates(cells):
+        is_text = are_varied(cells) or mean_words(cells) >= FEWEST_WORDS
+        if have_words(cells) and is_text and not are_dates(cells):
             worded.append(name)
     if not worded:
         return None

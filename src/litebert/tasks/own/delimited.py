@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, count, zip_longest
 from statistics import fmean
 from typing import TypeAlias
 
@@ -31,14 +31,16 @@ def open_delimited(
     dialect = guess_dialect(lines, kind=source.kind)
     # if no row is valid, reading it raises the reason
     sample = _rows(dialect, lines) or [[""]]
-    names_first = guess_header(sample) if has_header is None else has_header
-    place = f"{source.name}, line {1 + dialect.num_skipped}"
-    columns = _names_of(sample[0], place, has_header=names_first)
+    headings = Headings.of(sample, has_header)
     scan = partial(
-        tables.scan_delimited, source, dialect, columns, has_header=names_first
+        tables.scan_delimited,
+        source,
+        dialect,
+        headings.columns,
+        num_headings=headings.number,
     )
-    writing = f"{dialect}, {_HEADERS[names_first]}"
-    return TableFile(source, writing, columns, scan, names_first)
+    writing = f"{dialect}, {headings}"
+    return TableFile(source, writing, headings.columns, scan, headings.number > 0)
 
 
 def open_sheet(source: Source, sheet: Sheet, has_header: bool | None) -> TableFile:
@@ -48,17 +50,14 @@ def open_sheet(source: Source, sheet: Sheet, has_header: bool | None) -> TableFi
     """
     rows = _without_title(sheet.rows)
     sample = [_texts_of(cells) for _, cells in rows[:SAMPLE_ROWS]]
-    names_first = guess_header(sample) if has_header is None else has_header
-    first_number, _ = rows[0]
-    place = f"{source.name}, row {first_number}"
-    columns = _names_of(sample[0], place, has_header=names_first)
-    data = rows[1:] if names_first else rows
-    writing = f"sheet {sheet.name}, {_HEADERS[names_first]}"
+    headings = Headings.of(sample, has_header)
+    data = rows[headings.number :]
+    writing = f"sheet {sheet.name}, {headings}"
     if sheet.others:
         others = ", ".join(sheet.others)
         writing += f"; not read: {others} (save it as another file)"
-    scan = partial(_scan_sheet, data, columns)
-    return TableFile(source, writing, columns, scan, names_first)
+    scan = partial(_scan_sheet, data, headings.columns)
+    return TableFile(source, writing, headings.columns, scan, headings.number > 0)
 
 
 def _without_title(rows: Sequence[NumberedCells]) -> Sequence[NumberedCells]:
@@ -79,25 +78,6 @@ def _scan_sheet(
 ) -> Iterator[Scanned]:
     for number, cells in rows:
         yield number, dict(zip(columns, cells, strict=False))
-
-
-_HEADERS = {True: "names in the first line", False: "no header"}
-
-
-def _names_of(first: Sequence[str], place: str, *, has_header: bool) -> tuple[str, ...]:
-    """Return the names of columns, given the cells of the first row; without a header,
-    they are called 1, 2, 3, …, and so is one without a name.
-    """
-    columns = list[str]()
-    for number, cell in enumerate(first, 1):
-        name = name_of(cell) if has_header else None
-        columns.append(name or str(number))
-    tables.require_distinct(
-        columns,
-        place,
-        "a name for each column; or, if this is a row: --column header=no",
-    )
-    return tuple(columns)
 
 
 def _rows(dialect: Dialect, lines: Sequence[str]) -> list[list[str]]:
@@ -179,7 +159,7 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
         dialects = _likely(lines, kind)
         body = lines
     trials = [_Trial.of(dialect, body) for dialect in dialects]
-    divided = [trial for trial in trials if trial.num_cells > 1]
+    divided = _best_quoting([trial for trial in trials if trial.num_cells > 1])
     if divided:
         named = [trial for trial in divided if trial.has_known_name]
         trials = named or divided
@@ -190,6 +170,16 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
     return replace(
         best, decimals=tuple(_decimals(best, body)), num_skipped=len(lines) - len(body)
     )
+
+
+def _best_quoting(trials: Sequence[_Trial]) -> list[_Trial]:
+    """Return the best trial of each delimiter, the likeliest delimiter first."""
+    best = dict[str, _Trial]()
+    for trial in trials:
+        other = best.setdefault(trial.dialect.delimiter, trial)
+        if trial.share > other.share:
+            best[trial.dialect.delimiter] = trial
+    return list(best.values())
 
 
 def _likely(lines: Sequence[str], kind: str) -> list[Dialect]:
@@ -235,6 +225,66 @@ def _decimals(dialect: Dialect, lines: Sequence[str]) -> Iterator[int]:
 
 
 # ---- the header ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Headings:
+    """The names of the columns, and how many rows at the top have names; in exports of
+    surveys, several.
+    """
+
+    columns: tuple[str, ...]
+    number: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[str]], has_header: bool | None) -> "Headings":
+        """Read the headings of a table, given its first rows.
+
+        Without a header, columns are called 1, 2, 3, …, and so is one without a name;
+        of columns that are called alike, the second gets a 2.
+        """
+        number = _count_headings(rows)
+        first = rows[0]
+        names_first = has_header
+        if names_first is None:
+            names_first = guess_header([first, *rows[number:]])
+        if not names_first:
+            return cls(tuple(str(place) for place in range(1, len(first) + 1)), 0)
+        columns = list[str]()
+        for place, cell in enumerate(first, 1):
+            columns.append(_unused_name(name_of(cell) or str(place), columns))
+        return cls(tuple(columns), number)
+
+    def __str__(self) -> str:
+        if not self.number:
+            return "no header"
+        if self.number == 1:
+            return "names in the first line"
+        return f"names in the first of {self.number} rows of headings"
+
+
+def _unused_name(name: str, others: Sequence[str]) -> str:
+    numbered = (f"{name} {number}" for number in count(2))
+    return next(free for free in chain([name], numbered) if free not in others)
+
+
+# what Qualtrics and SurveyMonkey write below the names
+_IMPORT_ID = '{"ImportId"'
+_KINDS_OF_ANSWER = {"Response", "Open-Ended Response"}
+
+
+def _count_headings(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many rows have headings, if the first has names."""
+    for place in (1, 2):
+        filled = [cell.strip() for cell in rows[place]] if place < len(rows) else []
+        if any(cell.startswith(_IMPORT_ID) for cell in filled):
+            return place + 1
+    if len(rows) > 1:
+        kinds = _KINDS_OF_ANSWER.intersection(rows[1])
+        if kinds and not rows[1][0]:
+            return 2
+    return 1
+
 
 _NAME = re.compile(r"[\w .()/#-]{1,30}")
 

@@ -13,6 +13,7 @@ from litebert.reading.tables import Row
 from litebert.tasks.own.cells import (
     are_dates,
     are_labels,
+    are_varied,
     has_list,
     have_words,
     label_of,
@@ -104,6 +105,9 @@ class ColumnGuess:
         if role in _OF_OBJECTS:
             free += [name for name in self.names if self._has_parts(name)]
         usual = [name for name in names if name is not None and name in free]
+        if role == "text":
+            filled = [name for name in usual if self._is_filled(name)]
+            usual = filled or usual
         if role == "label":  # one that is the same everywhere teaches nothing
             varied = [name for name in usual if self._num_values(name) > 1]
             usual = varied or usual
@@ -115,17 +119,16 @@ class ColumnGuess:
             self.found[role] = self.usual(role)
 
     def find_split(self) -> None:
-        """Give the role of the split to a column with a usual name whose cells all name
-        splits.
+        """Give the role of the split to a column with a usual word in its name whose
+        cells all name splits.
         """
         if self.found.get("split"):
             return
-        for usual in NAMES["split"]:
-            name = self.by_normal.get(usual)
-            if name in self.free_columns() and all(
-                map(split_of, self.cells(str(name)))
-            ):
-                self.found["split"] = (str(name),)
+        for name in self.free_columns():
+            if not has_usual_word(name, "split"):
+                continue
+            if all(map(split_of, self.cells(name))):
+                self.found["split"] = (name,)
                 return
 
     def require_one(self, role: Role, candidates: Sequence[str]) -> None:
@@ -163,6 +166,11 @@ class ColumnGuess:
             names = tuple(self.free_columns()[-1:]) or ("NAME",)
         word = Columns({role: names}).words()[0]
         return f"--column {shlex.quote(word)}"
+
+    def _is_filled(self, name: str) -> bool:
+        """Return whether most cells of a column have something in them."""
+        num_empty = sum(cell in (None, "") for cell in self.cells(name))
+        return num_empty * 2 <= len(self.sample)
 
     def _num_values(self, name: str) -> int:
         return len({label_of(cell) for cell in self.cells(name)})
@@ -209,22 +217,16 @@ class ColumnGuess:
 
     def texts(self) -> list[str]:
         """Return the free columns of mostly distinct texts; else of any texts; else of
-        strings that are not labels.
+        strings that are not labels. Dates are none.
         """
-        free = self.free_columns()
+        free = [name for name in self.free_columns() if not are_dates(self.cells(name))]
         if len(free) == 1:
             return free
-        strings = {name: strings_of(self.cells(name)) for name in free}
         texts = [name for name in free if have_words(self.cells(name))]
-        varied = [
-            name for name in texts if len({*strings[name]}) * 2 > len(strings[name])
-        ]
-        words = [name for name in free if strings[name]]
-        return (
-            varied
-            or texts
-            or [name for name in words if not are_labels(self.cells(name))]
-        )
+        varied = [name for name in texts if are_varied(self.cells(name))]
+        strings = [name for name in free if strings_of(self.cells(name))]
+        words = [name for name in strings if not are_labels(self.cells(name))]
+        return varied or texts or words
 
 
 def has_usual_word(name: str, role: Role) -> bool:
@@ -234,7 +236,7 @@ def has_usual_word(name: str, role: Role) -> bool:
     (True, False)
     """
     words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))
-    return any(word.lower() in NAMES[role] for word in words)
+    return any(normalize_name(word) in NAMES[role] for word in words)
 
 
 def _find_numbered(names: Sequence[str]) -> Names:
