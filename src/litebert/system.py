@@ -99,6 +99,17 @@ def installed_memory_bytes() -> int:
     return int(status.installed)
 
 
+def limit_memory(size: int) -> None:
+    """Let this process have so many bytes of memory at most, where the system can."""
+    if resource is None:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    is_free = hard == resource.RLIM_INFINITY
+    limit = size if is_free else min(size, hard)
+    with suppress(OSError, ValueError):  # macOS may refuse
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
 def peak_memory_bytes() -> int:
     """Return the largest resident memory of this process so far; 0 if it is unknown."""
     if resource is not None:

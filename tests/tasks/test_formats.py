@@ -4,6 +4,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -188,6 +189,42 @@ def test_what_is_no_spreadsheet_is_refused(write: Write) -> None:
     pytest.importorskip("python_calamine")
     with pytest.raises(LitebertError, match="LB-318"):
         open_table(write("a.xlsx", "text,label\na,b\n"))
+
+
+FAR = {
+    "a cell far below and to the right": ('r="B9"', 'r="XFD1048576"'),
+    "a cell beyond every sheet": ('r="B9"', 'r="ZZZZZZ4294967295"'),
+    "no place": ('r="B9"', 'r="@"'),
+}
+
+
+@pytest.mark.parametrize("case", FAR)
+def test_a_sheet_that_ends_the_library_is_refused(case: str, tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine")
+    path = workbook(tmp_path / "a.xlsx", {"S": ROWS})
+    old, new = FAR[case]
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert old in parts["xl/s1.xml"]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text.replace(old, new))
+    with pytest.raises(LitebertError, match="LB-318"):
+        open_table(path)
+
+
+def test_damaged_spreadsheets_are_refused_or_read(tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine")
+    whole = workbook(tmp_path / "whole.xlsx", {"S": ROWS}).read_bytes()
+    path = tmp_path / "a.xlsx"
+    for end in range(1, len(whole), len(whole) // 8):
+        path.write_bytes(whole[:end])
+        with pytest.raises(LitebertError, match="LB-318"):
+            open_table(path)
+    for place in range(len(whole) - 100, len(whole), 9):  # the directory of the archive
+        path.write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
+        with suppress(LitebertError):
+            open_table(path)
 
 
 FAST_TEXT = {

@@ -70,6 +70,13 @@ class ColumnGuess:
 
     def __post_init__(self) -> None:
         self.found = dict(self.chosen.names)
+        # the columns of objects, whose parts are columns: a of a.b.c, and a.b
+        self._with_parts = set[str]()
+        for name in self.names:
+            parent = name.rpartition(".")[0]
+            while parent:
+                self._with_parts.add(parent)
+                parent = parent.rpartition(".")[0]
         # the first of several counts
         self.by_normal = {
             normalize_name(name.rpartition(".")[2]): name
@@ -92,7 +99,7 @@ class ColumnGuess:
         ]
 
     def _has_parts(self, name: str) -> bool:
-        return any(other.startswith(f"{name}.") for other in self.names)
+        return name in self._with_parts
 
     def usual(self, role: Role, more: Sequence[str] = ()) -> Names:
         """Return the chosen column of a role, or the first free one with a usual
