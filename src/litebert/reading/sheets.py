@@ -23,7 +23,7 @@ def main() -> None:
         for row in _rows_of_book(sys.stdin.buffer):
             print(json.dumps(row))
         reason = ""
-    except BaseException as error:  # the library's panics are no Exception
+    except BaseException as error:  # noqa: BLE001  a panic of the library is no Exception
         reason = f"{type(error).__name__}: {error}"
     print(json.dumps(reason))
 
