@@ -284,6 +284,41 @@ def test_a_folder_without_folders_of_texts_is_refused(tmp_path: Path) -> None:
         open_table(tmp_path)
 
 
+def test_a_folder_of_splits_is_refused_with_the_command(tmp_path: Path) -> None:
+    for name in ("train.csv", "validation.csv", "test.csv"):
+        (tmp_path / name).write_text("text,label\na,b\n", "utf-8")
+    with pytest.raises(LitebertError) as raised:
+        open_table(tmp_path)
+    train = tmp_path / "train.csv"
+    dev = tmp_path / "validation.csv"
+    assert raised.value.next == f"litebert finetune {train} --dev {dev}"
+
+
+def test_names_of_labels_in_parquet_are_read(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    names = ["O", "B-PER"]
+    a_label = {"names": names, "_type": "ClassLabel"}
+    features = {
+        "tokens": {"feature": {"_type": "Value"}, "_type": "Sequence"},
+        "tags": {"feature": a_label, "_type": "Sequence"},
+        "topic": a_label | {"names": ["sport", "news"]},
+    }
+    table = pa.table(
+        {"tokens": [["Anna", "left"]] * 4, "tags": [[1, 0]] * 4, "topic": [0, 1, 0, -1]}
+    )
+    described = json.dumps({"info": {"features": features}}).encode()
+    path = tmp_path / "a.parquet"
+    parquet.write_table(
+        table.replace_schema_metadata({b"huggingface": described}), path
+    )
+    rows = [row for _, row in open_table(path).rows()]
+    assert [row["topic"] for row in rows] == ["sport", "news", "sport", None]
+    assert rows[0]["tags"] == ["B-PER", "O"]
+    dataset = table_dataset(path, path)
+    assert dataset.family.head.labels == ("B-PER", "O")
+
+
 SHAPES = {
     "tabs without an extension": ("SMSSpamCollection", "{label}\t{text}\n", ""),
     "semicolons": ("train.txt", "{text};{label}\n", ""),

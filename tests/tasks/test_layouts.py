@@ -106,6 +106,27 @@ WORDS = {
     "no header": ("a.csv", lines("{word},{tag}")),
     "blank lines, tabs": ("a.tsv", "token\tlabel\n" + lines("{word}\t{tag}")),
     "other names": ("a.csv", "satz;mot;x\n" + lines("{sentence};{word};{tag}")),
+    # the columns after the tags differ in number
+    "CoNLL-2012": (
+        "a.v4_gold_conll",
+        "#begin document (d); part 000\n"
+        + lines("d 0 {n} {word} X (TOP* - - - Ann {tag} (V*) -")
+        .replace("Brown X (TOP* - - - Ann I-PER (V*)", "Brown X * - - - Ann *)")
+        .replace("Bert X (TOP* - - - Ann B-PER", "Bert X * - - - Ann (PER*")
+        .replace("B-PER", "(PER)")
+        .replace("B-LOC", "(LOC)")
+        .replace(" O ", " * ")
+        + "#end document\n",
+    ),
+    "WebAnno TSV": (
+        "a.tsv",
+        "#FORMAT=WebAnno TSV 3.3\n#T_SP=x.NamedEntity|identifier|value\n\n\n"
+        + lines("{sentence}-{n}\t0-4\t{word}\t_\t{tag}\t", first="#Text=some text\n")
+        .replace("Bert\t_\tB-PER", "Bert\t_\tPER[1]|X[2]")
+        .replace("Brown\t_\tI-PER\t\n", "Brown\t_\tPER[1]\t\n3-2.1\t0-2\tBr\t_\tX\t\n")
+        .replace("\tB-", "\t")
+        .replace("\tO\t", "\t_\t"),
+    ),
 }
 
 
@@ -175,6 +196,23 @@ def test_entities_by_character_become_tags_of_words(name: str, write: Write) -> 
     assert tags == ("B-PER", "O", "B-LOC", "I-LOC", "O", "O", "O", "B-PER")
     (unlabelled,) = dataset.read(path, "test")
     assert unlabelled.words == example.words
+
+
+def test_texts_with_entities_of_brat_are_read(tmp_path: Path) -> None:
+    entities = [f"T{a}\t{label} {a} {b}\tx\n" for a, b, label in PLACES]
+    parts = "T10\tLOC 10 13;14 18\tNew York\n"
+    (tmp_path / "one.txt").write_text(TEXT, "utf-8")
+    (tmp_path / "one.ann").write_text(
+        entities[0] + parts + entities[2] + "R1\tLives Arg1:T0 Arg2:T10\n", "utf-8"
+    )
+    (tmp_path / "two.txt").write_text("Nobody left", "utf-8")
+    (tmp_path / "two.ann").touch()
+    dataset = table_dataset(tmp_path, tmp_path)
+    first, second = dataset.read(tmp_path, "train")
+    tags = dataset.family.labels(first)
+    assert tags == ("B-PER", "O", "B-LOC", "I-LOC", "O", "O", "O", "B-PER")
+    assert dataset.family.labels(second) == ("O", "O")
+    assert "2 texts with entities of brat" in dataset.notes[0]
 
 
 def test_entities_that_are_no_words_are_counted_or_refused(write: Write) -> None:

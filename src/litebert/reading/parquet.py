@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from litebert.errors import DamagedError, LitebertError, missing_package
-from litebert.files import format_bytes
+from litebert.files import format_bytes, parse_json
 from litebert.reading.source import (
     BOMB_BYTES,
     BOMB_RATIO,
@@ -92,6 +92,33 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
             raise DamagedError(
                 "LB-317", what, received=str(error), next=advice
             ) from error
+
+
+def read_class_names(source: Source) -> dict[str, list[str]]:
+    """Return the names of the labels of each column of numbers that has some, as the
+    library `datasets` writes them beside the schema (`ClassLabel`).
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    with closing(open_source(source)) as file:
+        try:
+            metadata = pyarrow.parquet.read_schema(file).metadata or {}
+        except (pyarrow.ArrowException, OSError):
+            return {}  # reading the rows says what is wrong
+    try:
+        described: Any = parse_json(metadata.get(b"huggingface", b"{}").decode())
+        features = described.get("info", {}).get("features", {})
+    except (ValueError, RecursionError, AttributeError):
+        return {}
+    names = dict[str, list[str]]()
+    for column, feature in features.items():
+        # of a list of labels, what its members are
+        while isinstance(feature, dict) and "feature" in feature:
+            feature = feature["feature"]
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
+            names[column] = [str(name) for name in feature.get("names", ())]
+    return names
 
 
 def _require_distinct(names: Sequence[str], file: str) -> None:

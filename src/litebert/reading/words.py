@@ -1,5 +1,5 @@
 """Files with a word a line and a blank line after each sentence: CoNLL in its many
-forms, BIO, and CoNLL-U.
+forms, BIO, CoNLL-U, CoNLL-2012 (OntoNotes) and WebAnno TSV 3 (INCEpTION).
 
 How such a file is laid out is recognized from its first lines: which columns only count
 the words, which one has the words and which one the tags.
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal, TypeAlias
 
 from litebert.errors import LitebertError
 from litebert.reading.source import Source, read_lines
@@ -24,6 +25,25 @@ CONLLU = (*_CONLLU, "misc")
 """The columns of CoNLL-U, https://universaldependencies.org/format.html."""
 # CoNLL-U Plus names its columns in its first line
 _GLOBAL_COLUMNS = "# global.columns ="
+# the first columns of CoNLL-2012; after them come as many as a sentence has verbs
+CONLL_2012 = (
+    "document",
+    "part",
+    "number",
+    "word",
+    "pos",
+    "parse",
+    "lemma",
+    "frameset",
+    "sense",
+    "speaker",
+    "entity",
+)
+_BEGINS_2012 = "#begin document"
+# the first columns of WebAnno TSV 3; after them comes each feature
+_WEBANNO = ("number", "place", "word")
+_BEGINS_WEBANNO = "#FORMAT=WebAnno TSV"
+Form: TypeAlias = Literal["columns", "CoNLL-U", "CoNLL-2012", "WebAnno TSV"]
 # the number of a word, 3, of several that are written together, 3-4, and of an empty
 # word, 3.1
 _NUMBER = re.compile(r"\d+(?:[-.]\d+)?").fullmatch
@@ -61,7 +81,7 @@ class WordLayout:
     # the tags in the first lines, by which a comment is told from a word
     tags: frozenset[str] = frozenset()
     keys: tuple[str, ...] = ()
-    is_conllu: bool = False
+    form: Form = "columns"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,8 +90,8 @@ class WordLayout:
         return ("tokens", *tags, *self.names, *self.keys)
 
     def __str__(self) -> str:
-        if self.is_conllu:
-            return f"CoNLL-U, words in {self.word}, tags in {self.tag}"
+        if self.form != "columns":
+            return f"{self.form}, words in {self.word}, tags in {self.tag}"
         if len(self.names) < 2 or self.tag is None:
             return "a word per line"
         numbered = f"a word per line, words in column {self.word}"
@@ -79,8 +99,14 @@ class WordLayout:
 
     def cells(self, line: str) -> list[str]:
         """Return the cells of a line; [] if it is blank."""
+        if not line.strip():
+            return []
+        if self.form == "CoNLL-2012":
+            return line.split()[: len(CONLL_2012)]
+        if self.form == "WebAnno TSV":  # a line ends with a tab
+            return line.rstrip("\t").split("\t")
         cells = line.split("\t") if self.has_tabs else line.split()
-        return [cell.strip() for cell in cells] if line.strip() else []
+        return [cell.strip() for cell in cells]
 
     def is_comment(self, line: str, cells: Sequence[str], *, is_first: bool) -> bool:
         """Return whether a line has no word: a document mark, or a comment such as
@@ -101,8 +127,10 @@ class WordLayout:
     def row(self, sentence: Sentence) -> dict[str, list[str]]:
         """Return a sentence as a row of columns, each with a value for each word."""
         lines = sentence
-        if self.is_conllu:
+        if self.form == "CoNLL-U":
             lines = [cells for cells in sentence if _WORD_NUMBER(cells[0])]
+        if self.form == "WebAnno TSV":  # 1-2.1 is a part of word 1-2
+            lines = [cells for cells in sentence if "." not in cells[0]]
         columns: dict[str, list[str]] = {}
         for place, name in enumerate(self.names):
             columns[name] = [cells[place] for cells in lines]
@@ -111,7 +139,53 @@ class WordLayout:
         row: dict[str, list[str]] = {"tokens": columns[self.word]}
         if self.tag is not None:
             row["tags"] = columns[self.tag]
+        if self.form == "CoNLL-2012":
+            row["tags"] = _tags_in_brackets(columns["entity"])
+        elif self.form == "WebAnno TSV" and self.tag is not None:
+            row["tags"] = _tags_of_webanno(row["tags"])
         return row | columns
+
+
+def _tags_in_brackets(cells: Sequence[str]) -> list[str]:
+    """Return the tags of (GPE* *) (PERSON) *, as CoNLL-2012 marks entities.
+
+    >>> _tags_in_brackets(["(GPE*", "*)", "(PERSON)", "*"])
+    ['B-GPE', 'I-GPE', 'B-PERSON', 'O']
+    """
+    tags = list[str]()
+    kind = ""
+    for cell in cells:
+        begins = cell.startswith("(")
+        if begins:
+            kind = cell.strip("(*)")
+        mark = "B" if begins else "I"
+        tags.append(f"{mark}-{kind}" if kind else "O")
+        if cell.endswith(")"):
+            kind = ""
+    return tags
+
+
+_WITH_NUMBER = re.compile(r"(.*)\[(\d+)\]").fullmatch
+
+
+def _tags_of_webanno(cells: Sequence[str]) -> list[str]:
+    """Return the tags of PER, or PER[1] PER[1] for several words; of stacked
+    annotations, PER|LOC[2], the first.
+
+    >>> _tags_of_webanno(["PER", "_", "LOC[1]", "LOC[1]", "LOC[2]"])
+    ['B-PER', 'O', 'B-LOC', 'I-LOC', 'B-LOC']
+    """
+    tags = list[str]()
+    before = ""
+    for cell in cells:
+        value = cell.partition("|")[0]
+        numbered = _WITH_NUMBER(value)
+        kind = numbered[1] if numbered else value
+        goes_on = numbered is not None and value == before
+        mark = "I" if goes_on else "B"
+        tags.append("O" if kind == "_" else f"{mark}-{kind}")
+        before = value
+    return tags
 
 
 def _keyed(cell: str) -> dict[str, str]:
@@ -141,7 +215,7 @@ class _FirstLines:
         written = _written(lines)
         num_tabbed = sum("\t" in line for line in written)
         has_tabs = num_tabbed * 2 > len(written)
-        draft = WordLayout((), "", None, has_tabs)
+        draft = WordLayout((), "", None, has_tabs, form=_form_of(lines))
         widths = Counter(len(draft.cells(line)) for line in written)
         width = 2
         if widths:
@@ -163,9 +237,23 @@ class _FirstLines:
         return cells
 
 
+def _form_of(lines: Sequence[str]) -> Form:
+    """Return the form that the first line names."""
+    if lines[0].startswith(_BEGINS_2012):
+        return "CoNLL-2012"
+    if lines[0].startswith(_BEGINS_WEBANNO):
+        return "WebAnno TSV"
+    return "columns"
+
+
 def recognize(lines: Sequence[str]) -> WordLayout:
     """Recognize how a file with a word a line is laid out, from its first lines."""
+    form = _form_of(lines)
+    if form == "CoNLL-2012":
+        return WordLayout(CONLL_2012, "word", "entity", False, form=form)
     first = _FirstLines.of(lines)
+    if form == "WebAnno TSV":
+        return _as_webanno(first)
     declared = [line for line in lines if line.startswith(_GLOBAL_COLUMNS)]
     if declared:
         names = declared[0].removeprefix(_GLOBAL_COLUMNS).lower().split()
@@ -257,7 +345,17 @@ def _as_conllu(first: _FirstLines, names: tuple[str, ...]) -> WordLayout:
     parts = [name for name in ("upos", "xpos") if set(values.get(name, "_")) != {"_"}]
     tag = [*marking, *parts, names[-1]][0]
     word = "form" if "form" in names else names[1]
-    return WordLayout(names, word, tag, True, keys=tuple(keys), is_conllu=True)
+    return WordLayout(names, word, tag, True, keys=tuple(keys), form="CoNLL-U")
+
+
+def _as_webanno(first: _FirstLines) -> WordLayout:
+    """Choose the tags of WebAnno TSV: the first feature that some words have."""
+    num_features = first.width - len(_WEBANNO)
+    features = tuple(f"feature{number}" for number in range(1, num_features + 1))
+    names = (*_WEBANNO, *features)
+    used = [name for name in features if {*first.column(names.index(name))} - {"_"}]
+    tag = used[0] if used else None
+    return WordLayout(names, "word", tag, True, form="WebAnno TSV")
 
 
 def looks_like_words(lines: Sequence[str], layout: WordLayout) -> bool:

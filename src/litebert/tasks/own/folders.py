@@ -1,9 +1,14 @@
-"""A folder for each class, of which each file is a text: `reviews/good/1.txt`."""
+"""Folders of texts: a folder for each class, of which each file is a text
+(`reviews/good/1.txt`), or texts with their entities beside them, as brat writes them
+(`1.txt` and `1.ann`).
+"""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 
 from litebert.errors import LitebertError, RequestError, format_count
 from litebert.files import hash_file
@@ -19,6 +24,8 @@ from litebert.tasks.own.cells import split_of
 from litebert.tasks.own.table import TableFile
 
 _KINDS = (".txt",)
+# of the entities of brat, which stand beside the text
+ENTITIES = ".ann"
 
 
 def find_folder(path: Path) -> Source:
@@ -27,44 +34,60 @@ def find_folder(path: Path) -> Source:
 
 
 @dataclass(frozen=True)
-class ClassFolder:
-    """The texts of a folder, sorted by name. The folder of a text is its label; above
-    that may be one for each split.
+class TextFolder:
+    """The texts of a folder, sorted by name.
+
+    The folder of a text is its label, and above that may be one for each split; or,
+    with `has_entities`, each text has a file of entities beside it.
     """
 
     source: Source
     texts: tuple[Path, ...]
     has_splits: bool
+    has_entities: bool
 
     @classmethod
-    def of(cls, source: Source) -> "ClassFolder":
+    def of(cls, source: Source) -> "TextFolder":
         """List the texts of a folder."""
         folder = Path(source.location)
         files = sorted(path for path in folder.rglob("*.txt*") if path.is_file())
+        annotated = [path for path in files if path.with_suffix(ENTITIES).is_file()]
+        if annotated:
+            return cls(source, tuple(annotated), has_splits=False, has_entities=True)
         texts = [path for path in files if len(path.relative_to(folder).parts) > 1]
         if not texts:
             raise _no_texts(source, len(files))
         parts = [path.relative_to(folder).parts for path in texts]
         has_splits = all(len(names) > 2 and split_of(names[0]) for names in parts)
-        return cls(source, tuple(texts), has_splits)
+        return cls(source, tuple(texts), has_splits, has_entities=False)
 
     @property
     def hash(self) -> str:
-        """The hash of all texts and their names."""
+        """The hash of all texts, their entities and their names."""
         digest = sha256()
-        for path in self.texts:
+        files = list(self.texts)
+        if self.has_entities:
+            files += [path.with_suffix(ENTITIES) for path in self.texts]
+        for path in files:
             name = path.relative_to(self.source.location).as_posix()
             digest.update(f"{name} {hash_file(path)}\n".encode())
         return digest.hexdigest()
 
     def open(self) -> TableFile:
-        """Return the texts as a table: the text of each, its label, and its name."""
+        """Return the texts as a table: the text of each, its label or its entities, and
+        its name.
+        """
+        number = format_count(len(self.texts), "text")
+        if self.has_entities:
+            writing = f"{number} with entities of brat"
+            return TableFile(
+                self.source, writing, ("text", "entities", "id"), self._scan
+            )
         labels = {path.parent.name for path in self.texts}
         split = ("split",) if self.has_splits else ()
         return TableFile(
             self.source,
-            f"{format_count(len(self.texts), 'text')} in the folders of"
-            f" {format_count(len(labels), 'label')}",
+            f"{number} in the folders of {format_count(len(labels), 'label')}",
             ("text", "label", *split, "id"),
             self._scan,
         )
@@ -73,16 +96,44 @@ class ClassFolder:
         folder = Path(self.source.location)
         for number, path in enumerate(self.texts, 1):
             names = path.relative_to(folder)
+            row: dict[str, object] = {"id": names.as_posix()}
             try:
-                source = recognize_encoding(find_input(str(path), _KINDS))
-                text = "\n".join(line for _, line in read_lines(source))
+                row["text"] = "\n".join(_lines_of(path))
+                if self.has_entities:
+                    row["entities"] = _entities_in(path.with_suffix(ENTITIES))
+                else:
+                    row["label"] = path.parent.name
             except LitebertError as error:
                 yield number, error
                 continue
-            row = {"text": text, "label": path.parent.name, "id": names.as_posix()}
             if self.has_splits:
                 row["split"] = names.parts[0]
             yield number, row
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    source = recognize_encoding(find_input(str(path), _KINDS))
+    return (line for _, line in read_lines(source))
+
+
+# an entity of brat: T1, its label, and its first and last place; of one in several
+# parts, 0 3;5 8, all that is between them
+_BRAT = re.compile(r"T\d+\t(\S+) (\d+) (?:[\d; ]* )?(\d+)\t.*").fullmatch
+
+
+def _entities_in(path: Path) -> list[object]:
+    """Return the entities of a file of brat; none if it is empty, as for a text without
+    entities. Its relations, events and notes are passed over.
+    """
+    if not path.stat().st_size:
+        return []
+    source = find_input(str(path), (ENTITIES,))
+    matches = (_BRAT(line) for _, line in read_lines(source))
+    return [
+        {"label": match[1], "start": int(match[2]), "end": int(match[3])}
+        for match in matches
+        if match
+    ]
 
 
 def _no_texts(source: Source, num_files: int) -> RequestError:
@@ -94,5 +145,24 @@ def _no_texts(source: Source, num_files: int) -> RequestError:
         f"{source.name} has no folder of texts for each label",
         received=received,
         expected="a folder for each label, and a .txt file in it for each text",
-        next="put each text into the folder of its label; or name one file of a table",
+        next=_file_of_splits(Path(source.location))
+        or "put each text into the folder of its label; or name one file of a table",
     )
+
+
+def _file_of_splits(folder: Path) -> str | None:
+    """Return the command for a folder whose files are the splits of a table, such as
+    train.csv and data/test-00000-of-00001.parquet.
+    """
+    splits = dict[str, Path]()
+    for path in sorted(folder.rglob("*.*")):
+        split = split_of(re.split(r"[-_.]", path.name)[0])
+        if split is not None and path.is_file():
+            splits.setdefault(split, path)
+    if "train" not in splits:
+        return None
+    command = f"litebert finetune {quote(str(splits['train']))}"
+    evaluated_on = splits.get("dev", splits.get("test"))
+    if evaluated_on is None:
+        return command
+    return f"{command} --dev {quote(str(evaluated_on))}"

@@ -7,7 +7,7 @@ are words becomes one of sentences, whatever it was written in (`sentences`). Me
 help and docs list the formats from here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -16,7 +16,7 @@ from pathlib import Path
 from litebert.errors import RequestError, say
 from litebert.files import hash_file
 from litebert.reading import encoding, tables
-from litebert.reading.parquet import read_parquet
+from litebert.reading.parquet import read_class_names, read_parquet
 from litebert.reading.source import (
     FOLDER,
     JSON_LINES,
@@ -28,17 +28,17 @@ from litebert.reading.source import (
     recognize_encoding,
 )
 from litebert.reading.spreadsheet import read_sheet
-from litebert.reading.tables import Scanned
+from litebert.reading.tables import Row, Scanned
 from litebert.reading.words import looks_like_words, recognize, scan_words
 from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
 from litebert.tasks.own.delimited import are_delimited, open_delimited, open_sheet
-from litebert.tasks.own.folders import ClassFolder, find_folder
+from litebert.tasks.own.folders import TextFolder, find_folder
 from litebert.tasks.own.labelled_lines import MARK, are_labelled, scan_labelled
 from litebert.tasks.own.sentences import join_words
 from litebert.tasks.own.table import SAMPLE_CHARACTERS, SAMPLE_ROWS, TableFile
 
 DELIMITED = (".csv", ".tsv", ".tab")
-TAGGED = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
+TAGGED = (".conll", ".conllu", ".conllup", ".v4_gold_conll", ".bio", ".iob", ".iob2")
 # files of lines, in which rows are recognized by their shape; "" is a name without an
 # extension
 PLAIN = (".txt", ".text", ".train", ".valid", ".dev", ".test", ".dat", ".data", "")
@@ -105,7 +105,7 @@ def hash_table(path: Path) -> str:
     """Return the hash of a table's bytes, by which it is known again."""
     source = find_table(path)
     if source.kind == FOLDER:
-        return ClassFolder.of(source).hash
+        return TextFolder.of(source).hash
     return hash_file(Path(source.location))
 
 
@@ -184,11 +184,37 @@ def _open_words(opening: Opening, _: bool | None) -> TableFile:
 def _open_parquet(opening: Opening, _: bool | None) -> TableFile:
     source = opening.source
     columns = tuple(next(read_parquet(source, ()), {}))
+    names_of = read_class_names(source)
 
     def scan() -> Iterator[Scanned]:
-        return enumerate(read_parquet(source, columns), 1)
+        rows = enumerate(read_parquet(source, columns), 1)
+        if not names_of:
+            return rows
+        return ((number, _with_names(row, names_of)) for number, row in rows)
 
-    return TableFile(source, "parquet", columns, scan)
+    writing = "parquet"
+    if names_of:
+        writing += f", names of labels in it: {', '.join(names_of)}"
+    return TableFile(source, writing, columns, scan)
+
+
+def _with_names(row: Row, names_of: Mapping[str, Sequence[str]]) -> Row:
+    """Return a row with names for the numbers of labels."""
+    named = {**row}
+    for column, names in names_of.items():
+        named[column] = _named(row[column], names)
+    return named
+
+
+def _named(cell: object, names: Sequence[str]) -> object:
+    """Return the name of a number, or those of a list of them; None for -1, which stands
+    for no label.
+    """
+    if isinstance(cell, list):
+        return [_named(member, names) for member in cell]
+    if isinstance(cell, int):
+        return names[cell] if 0 <= cell < len(names) else None
+    return cell
 
 
 def _are_objects(opening: Opening) -> bool:
@@ -236,7 +262,7 @@ def _open_labelled(opening: Opening, _: bool | None) -> TableFile:
 
 
 def _open_folder(opening: Opening, _: bool | None) -> TableFile:
-    return ClassFolder.of(opening.source).open()
+    return TextFolder.of(opening.source).open()
 
 
 # ---- cells ---------------------------------------------------------------------------
@@ -262,7 +288,12 @@ def _never(_: Opening) -> bool:
 
 
 LAYOUTS: Sequence[Layout] = (
-    Layout("a folder of .txt files for each label", (FOLDER,), _never, _open_folder),
+    Layout(
+        "a folder of .txt files for each label, or beside .ann files of brat",
+        (FOLDER,),
+        _never,
+        _open_folder,
+    ),
     Layout("Parquet", (".parquet",), _never, _open_parquet),
     Layout("a spreadsheet", SPREADSHEETS, _never, _open_sheet),
     Layout("an object per line", JSON_LINES, _are_objects, _open_json_lines),
