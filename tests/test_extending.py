@@ -18,6 +18,7 @@ import pytest
 import torch
 import transformers
 from click.testing import CliRunner
+from safetensors.torch import load_file
 
 import litebert
 from litebert import cli
@@ -256,6 +257,24 @@ def test_labels_that_the_order_lacks_are_named(
     assert "--plugin FILE" in refused(capsys, *words)
 
 
+def test_labels_on_a_scale_need_their_order(
+    page: Callable[[str], Path], small_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By name, doubt would come between advice and praise."""
+    plugin = page("labels")
+    Path("stars.csv").write_text(STARS, "utf-8")
+    words = ("--problem", "ordinal", *QUICK, "--plugin", plugin)
+    words = (*words, "--model", small_model)
+    wrong = refused(capsys, "finetune", "stars.csv", *words)
+    assert "ordinal needs the order of the labels" in wrong
+    assert """data.labels='["bad", "fair", "good"]'""" in wrong
+    numbered = STARS.replace("bad", "1").replace("fair", "2").replace("good", "10")
+    Path("numbers.csv").write_text(numbered, "utf-8")
+    assert shell("finetune", "numbers.csv", *words) == 0
+    config = json.loads(Path("runs/numbers/model/config.json").read_text())
+    assert list(config["label2id"]) == ["1", "2", "10"]
+
+
 def test_preferences_between_two_texts_are_learned_and_do_not_depend_on_their_order(
     page: Callable[..., Path], small_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -339,8 +358,10 @@ def test_its_setting_is_saved_and_its_map_and_exports_follow(
         assert head[1, 2] == 0 < head[1, 4]
     with pytest.raises(LitebertError, match="LB-470"):
         open_source(folder)
-    with pytest.raises(ValueError, match="no setting width"):
+    with pytest.raises(LitebertError, match="no setting of this name"):
         AlbertConfig(attention="dilated", attention_settings={"width": 1})
+    with pytest.raises(LitebertError, match="cannot have this value"):
+        AlbertConfig(attention="dilated", attention_settings={"dilation": "far"})
     forget(tmp_path / "dilated.py")
     with pytest.raises(LitebertError, match="needs the plug-in dilated"):
         litebert.load(folder)
@@ -358,6 +379,34 @@ def test_the_optimizer_of_the_page_takes_equal_steps_and_resumes_to_equal_bits(
     words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "train.save_every=1")
     words = (*words, "optim.name=lion", "--plugin", plugin)
     assert_resumes_to_equal_bits(*words)
+
+
+def test_the_optimizer_of_the_page_has_a_setting_of_its_own(
+    page: Callable[[str], Path], corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "train.steps=1")
+    words = (*words, "--plugin", page("optimizer"), "optim.warmup_steps=0")
+    # every average is smaller than this: without decay, no weight moves
+    still = ("optim.weight_decay=0", "optim.settings.floor=1e9")
+    assert shell(*words, "optim.name=lion", *still, "--name", "still") == 0
+    run = RunFolder(Path("runs/still"))
+    assert run.settings["optim.settings"] == {"floor": 1e9}
+    checkpoint = run.folder / "checkpoints/step-000000001/optimizer.safetensors"
+    assert any(tensor.any() for tensor in load_file(checkpoint).values())
+    assert shell(*words, "optim.name=lion", "--name", "moves") == 0
+    assert weights_of("still") != weights_of("moves")
+
+    wrong = refused(capsys, *words, "optim.name=lion", "optim.settings.flor=1")
+    assert "the optimizer lion has no setting of this name" in wrong
+    assert "did you mean floor?" in wrong
+    wrong = refused(capsys, *words, "optim.name=lion", "optim.settings.floor=low")
+    assert "optim.settings.floor of the optimizer lion cannot have this value" in wrong
+    wrong = refused(capsys, *words, "optim.name=adamw", "optim.settings.floor=1")
+    assert "the optimizer adamw has no setting of this name" in wrong
+
+
+def weights_of(name: str) -> bytes:
+    return Path(f"runs/{name}/model/model.safetensors").read_bytes()
 
 
 def test_the_head_of_the_page_reads_the_boundaries_of_spans(

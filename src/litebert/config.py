@@ -15,6 +15,8 @@ from litebert.plugins import (
     TASK_HEADS,
     TASK_KINDS,
     NameIn,
+    checked_settings,
+    types_of,
 )
 
 
@@ -165,11 +167,12 @@ class AlbertConfig(Section):
         layers = self.num_hidden_layers
         groups = self.num_hidden_groups
         heads = self.num_attention_heads
-        unknown = self.attention_settings.keys() - self.attention_arguments.keys()
-        if unknown:
-            raise ContradictionError(
-                ("attention", "attention_settings"),
-                f"attention {self.attention!r} has no setting {min(unknown)}",
+        if self.attention_settings:
+            checked_settings(
+                self.attention_settings,
+                types_of(ATTENTION_KINDS[self.attention].settings),
+                table="model.attention_settings",
+                owner=f"attention {self.attention}",
             )
         if self.hidden_size % heads:
             raise ContradictionError(
@@ -330,7 +333,11 @@ class HeadConfig(Section):
 
     def family(self, **changes: Any) -> Any:
         """Return the kind of task, with the settings that it was trained with."""
-        return self.task_kind(self, **{**self.settings, **changes})
+        kind = self.task_kind
+        settings = kind.checked_settings(
+            self.settings, next="load the plug-in with which the model was trained"
+        )
+        return kind(self, **{**settings, **changes})
 
     @property
     def verb(self) -> str:
@@ -593,6 +600,20 @@ class OptimConfig(Section):
     decay_share: float = Field(
         0.2, gt=0, le=1, description="share of the steps in which wsd decays"
     )
+    settings: Options = Field(
+        {}, description="settings of an optimizer that a plug-in adds"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.settings:  # the registry loads torch
+            checked_settings(
+                self.settings,
+                types_of(OPTIMIZERS[self.name].settings),
+                table="optim.settings",
+                owner=f"the optimizer {self.name}",
+            )
+        return self
 
 
 class TrainConfig(Section):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from litebert.config import OptimConfig
+from litebert.config import OptimConfig, Options
 from litebert.device import device_at
 from litebert.errors import LitebertError, did_you_mean, format_count
 from litebert.plugins import OPTIMIZERS
@@ -53,6 +53,10 @@ class MomentOptimizer(Optimizer):
     """
     corrects_bias: ClassVar[bool] = False
     """Whether moments are divided by 1 - beta^t unless that is set."""
+    settings: ClassVar[Options] = {}
+    """Settings of its own with their defaults (`optim.settings`), which are in each
+    group.
+    """
 
     def __init__(
         self,
@@ -65,8 +69,11 @@ class MomentOptimizer(Optimizer):
         bias_correction: bool = False,
         average_decay: float = 0.0,
         momentum: float = 0.95,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         defaults = {
+            **self.settings,
+            **(settings or {}),
             # as upstream's optimizers
             "lr": lr,
             "betas": betas,
@@ -506,6 +513,7 @@ def build_optimizer(
         bias_correction=bias_correction,
         average_decay=config.average_decay,
         momentum=config.muon_momentum,
+        settings=config.settings,
     )
 
 

@@ -122,6 +122,15 @@ class Registry(Mapping[str, Record], Generic[Record]):
     def _article(self) -> str:
         return f"an {self.noun}" if self.noun[0] in "aeiou" else f"a {self.noun}"
 
+    def name_of(self, record: Record) -> str:
+        """Return the name under which a record was added; an unnamed one is described
+        by its sort.
+        """
+        for name, known in self.items():
+            if known is record:
+                return name
+        return f"this {self.noun}"
+
 
 @dataclass(frozen=True)
 class NameIn:
@@ -166,6 +175,54 @@ REGISTRIES = (
     DATASETS,
     VERBS,
 )
+
+
+# ---- settings of a record ------------------------------------------------------------
+
+
+def checked_settings(
+    values: Mapping[str, Any],
+    types: Mapping[str, Any],
+    *,
+    table: str,
+    owner: str,
+    next: str | None = None,
+) -> dict[str, Any]:
+    """Return the settings of a record, each as its type has it.
+
+    `table` is the setting that holds them, `optim.settings` for example; `types` has
+    the settings of the record, which `owner` names; `next` is other advice than to omit
+    a setting.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    checked = dict[str, Any]()
+    for name, value in values.items():
+        if name not in types:
+            raise no_such_name(
+                "LB-881",
+                f"{owner} has no setting of this name in {table}",
+                name,
+                list(types),
+                next=next or f"omit {table}.{name}",
+            )
+        try:
+            checked[name] = TypeAdapter[Any](types[name]).validate_python(value)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]["msg"]
+            raise LitebertError(
+                "LB-882",
+                f"{table}.{name} of {owner} cannot have this value",
+                received=repr(value),
+                expected=problem.removeprefix("Input should be "),
+                next=next or f"omit {table}.{name}",
+            ) from error
+    return checked
+
+
+def types_of(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type of each setting, given their defaults."""
+    return {name: type(default) for name, default in defaults.items()}
 
 
 # ---- loading plug-ins ----------------------------------------------------------------

@@ -3,7 +3,7 @@ sentence-transformers and by us, it gives the same vectors.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -19,10 +19,12 @@ from sentence_transformers.sentence_transformer.modules import (
     Pooling,
     Transformer,
 )
+from torch import Tensor
 
 import litebert
 from litebert.api.formats import quantize
-from litebert.config import AlbertConfig, HeadConfig, TaskConfig
+from litebert.config import AlbertConfig, HeadConfig, Option, TaskConfig
+from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
 from litebert.folder.config import read_head, write_config
 from litebert.folder.vectors import DenseLayer
@@ -388,13 +390,56 @@ class Cautious(SingleLabel):
     caution: float = 0.0
 
 
-def test_settings_of_a_kind_of_task_go_with_the_model(tmp_path: Path) -> None:
+@pytest.fixture
+def cautious() -> Iterator[Cautious]:
     TASK_KINDS.add("cautious", Cautious)
-    head = HeadConfig(
-        kind="sequence-classification", labels=("no", "yes"), problem_type="cautious"
-    )
+    labels = ("no", "yes")
+    kind = "sequence-classification"
+    yield Cautious(HeadConfig(kind=kind, labels=labels, problem_type="cautious"))
+    TASK_KINDS.remove("cautious")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("caution", "much", "task.settings.caution of the kind of task cautious"),
+        ("cautoin", 0.9, "did you mean caution"),
+        ("class_weights", 1.0, "cautious has no setting of this name"),
+    ],
+)
+def test_settings_that_a_kind_of_task_does_not_take_are_refused_by_its_name(
+    cautious: Cautious, name: str, value: Option, said: str
+) -> None:
+    task = TaskConfig(name="table", settings={name: value})
+    with pytest.raises(LitebertError, match=said):
+        with_settings(cautious, task)
+
+
+def test_a_changed_plug_in_that_lacks_a_models_setting_is_one_error(
+    cautious: Cautious,
+) -> None:
+    head = cautious.head.model_copy(update={"settings": {"courage": 1}})
+    with pytest.raises(LitebertError, match="with which the model was trained"):
+        head.family()
+
+
+def test_only_a_kind_that_learns_as_its_parent_does_starts_from_a_regression(
+    cautious: Cautious,
+) -> None:
+    class Apart(Cautious):
+        def by_example(self, logits: Tensor) -> Tensor:
+            return logits[:, :1]
+
+    assert cautious.has_linear_fit()
+    assert not Apart.has_linear_fit()
+
+
+def test_settings_of_a_kind_of_task_go_with_the_model(
+    cautious: Cautious, tmp_path: Path
+) -> None:
+    head = cautious.head
     task = TaskConfig(name="table", settings={"caution": 0.9})
-    trained = with_settings(Cautious(head), task)
+    trained = with_settings(cautious, task)
     assert isinstance(trained, Cautious) and trained.caution == 0.9
     write_config(AlbertConfig(), tmp_path, head=trained.head)
     stored = read_head(tmp_path)

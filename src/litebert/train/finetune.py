@@ -416,7 +416,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     has_same_head = have_same_layers(start.head, dataset.family.head)
     fits_head = (
         reading != "cls"
-        and dataset.family.has_linear_fit
+        and dataset.family.has_linear_fit()
         and not config.model.random
         and not has_same_head
     )

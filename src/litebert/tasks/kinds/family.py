@@ -12,17 +12,26 @@ ensemble are shared here; a new kind implements only what differs.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_type_hints,
+)
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from litebert.config import HeadConfig
+from litebert.config import HeadConfig, TaskConfig
 from litebert.nn import AlbertForTask, Batch
+from litebert.plugins import TASK_KINDS, checked_settings
 from litebert.runs import AnswerRow
 from litebert.tokenizer import Tokenizer
 
@@ -86,10 +95,33 @@ class Family(ABC, Generic[Example, Answer]):
     """What `constant` always answers, in words."""
     key_measure: ClassVar[str] = "accuracy"
     """The measure by which evaluations are compared."""
-    has_linear_fit: ClassVar[bool] = False
-    """Whether a new head on vectors starts from a regression, by `linear`."""
     starts_trained: ClassVar[bool] = False
     """Whether the start model answers before any training: its vectors do."""
+
+    @classmethod
+    def checked_settings(
+        cls, values: Mapping[str, Any], *, next: str | None = None
+    ) -> dict[str, Any]:
+        """Return the settings of the kind, given `task.settings`; those that every kind
+        may have are in `task`. `next` is the advice if they do not fit.
+        """
+        hints = get_type_hints(cls, include_extras=True)
+        types = dict[str, Any]()
+        for setting in fields(cls):
+            if setting.name not in ("head", *TaskConfig.model_fields):
+                types[setting.name] = hints[setting.name]
+        return checked_settings(
+            values,
+            types,
+            table="task.settings",
+            owner=f"the kind of task {TASK_KINDS.name_of(cls)}",
+            next=next,
+        )
+
+    @classmethod
+    def has_linear_fit(cls) -> bool:
+        """Whether a new head on vectors starts from a regression."""
+        return False
 
     @abstractmethod
     def texts(self, example: Example, /) -> tuple[str, ...]:

@@ -48,7 +48,6 @@ class Similarity(Regression):
 
     heads: ClassVar[tuple[str, ...]] = ("text-vectors",)
     verb: ClassVar[str] = "embed"
-    has_linear_fit: ClassVar[bool] = False
     starts_trained: ClassVar[bool] = True
     has_several_sequences: ClassVar[bool] = True
     baseline: ClassVar[str] = "the same cosine"

@@ -6,7 +6,9 @@ a column; a new kind of label is a subclass of `TextClassification`, added to
 `TASK_KINDS`.
 """
 
+import json
 import re
+import shlex
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -80,6 +82,10 @@ Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
 
 
+_LEARNED = ("target", "losses_of", "losses", "by_example", "log_values", "reads_apart")
+"""The methods that say what the outputs of a head mean."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """The answer to one example: a probability for each output or, for regression, the
@@ -134,6 +140,8 @@ class TextClassification(Scoring[TextExample, Scores]):
     """Whether answers are scores and not labels."""
     may_lack_label: ClassVar[bool] = False
     """Whether a row without a label says that none is right."""
+    is_ordered: ClassVar[bool] = False
+    """Whether the labels are a scale, of which only the user knows the order."""
 
     # How labels are read from users' own files
 
@@ -146,6 +154,8 @@ class TextClassification(Scoring[TextExample, Scores]):
         """
         missing = MISSING if are_numbers(labels.single) else ()
         names = [label for label in labels.single if label.lower() not in missing]
+        if cls.is_ordered and not order:
+            _require_scale(cls, names, labels.file)
         settled = in_order(sort_labels(names), order, labels.file)
         require_labels(settled, labels.file, labels.column)
         counts = [f"{label} ({labels.single[label]:,})" for label in settled]
@@ -190,10 +200,21 @@ class TextClassification(Scoring[TextExample, Scores]):
     def linear(
         self, rows: Rows, targets: Output, weights: Rows, strength: float
     ) -> LinearLayer:
-        """Fit the layer of a head in closed form, if the kind `has_linear_fit`;
+        """Fit the layer of a head on vectors in closed form, if the kind can;
         `targets` has one row for each of `rows`.
         """
         raise NotImplementedError
+
+    @classmethod
+    def has_linear_fit(cls) -> bool:
+        for part in cls.__mro__:
+            if part is TextClassification:
+                break
+            if "linear" in vars(part):
+                return True
+            if any(name in vars(part) for name in _LEARNED):
+                break  # it learns something else than the class that has `linear`
+        return False
 
     # What all kinds have in common
 
@@ -323,7 +344,6 @@ class SingleLabel(TextClassification):
     """
 
     class_weights: tuple[float, ...] | None = None
-    has_linear_fit: ClassVar[bool] = True
     problem_type: ClassVar[str] = "single_label_classification"
     refusal: ClassVar[str] = ""
 
@@ -372,7 +392,6 @@ class MultiLabel(TextClassification):
     probability for each.
     """
 
-    has_linear_fit: ClassVar[bool] = True
     key_measure: ClassVar[str] = "micro_f1"
     problem_type: ClassVar[str] = "multi_label_classification"
     activation: ClassVar[Activation] = "sigmoid"
@@ -455,7 +474,6 @@ class Regression(TextClassification):
     """
 
     is_number: ClassVar[bool] = True
-    has_linear_fit: ClassVar[bool] = True
     baseline: ClassVar[str] = "the mean score"
     key_measure: ClassVar[str] = "pearson"
     problem_type: ClassVar[str] = "regression"
@@ -542,6 +560,22 @@ class Regression(TextClassification):
             None,
             None if label is None else 1 / (1 + abs(label - value)),
         )
+
+
+def _require_scale(
+    kind: type[TextClassification], names: Sequence[str], file: str
+) -> None:
+    """Raise unless labels that nobody has put in order are numbers."""
+    if are_numbers(names):
+        return
+    sorted_names = json.dumps(sort_labels(names), ensure_ascii=False)
+    raise LitebertError(
+        "LB-883",
+        f"{TASK_KINDS.name_of(kind)} needs the order of the labels of {file}",
+        received=", ".join(sort_labels(names)[:SHOWN_LABELS]),
+        expected="all labels in their order, the lowest first",
+        next=f"data.labels={shlex.quote(sorted_names)}",
+    )
 
 
 def label_of(example: TextExample) -> Label:

@@ -66,22 +66,13 @@ def with_settings(family: Family[Any, Any], task: TaskConfig) -> Family[Any, Any
     """Return the kind of task with its settings: those of `task` that it has a field
     for, and those of `task.settings`, all of which it must have.
     """
-    names = [field.name for field in fields(family)]
-    for name in task.settings:
-        if name not in names or name == "head":
-            raise no_such_name(
-                "LB-881",
-                f"task.settings has a setting that {task.name} does not have",
-                name,
-                names,
-                next=f"omit task.settings.{name}",
-            )
-    ours = TaskConfig.model_fields.keys() - {"settings"}
-    shared = [name for name in names if name in ours]
-    values: dict[str, Any] = {name: getattr(task, name) for name in shared}
+    values = family.checked_settings(task.settings)
+    for field in fields(family):
+        if field.name in TaskConfig.model_fields:
+            values[field.name] = getattr(task, field.name)
     # the model folder has them, too: answers depend on them
     head = family.head.model_copy(update={"settings": dict(task.settings)})
-    return replace(family, **(values | task.settings | {"head": head}))
+    return replace(family, head=head, **values)
 
 
 # What the paper and the official README report, as listed in published.toml (arXiv
