@@ -6,7 +6,7 @@ ones options, and types become checks. `Annotated` adds the limits of a number
 its help. What a command writes, `output`, may be given as an argument or as --output,
 unless there are several inputs. The docstring is the help of the command. A parameter
 with a dataclass as its type adds an option for each field. The return value is printed:
-as `str(found)` for people, as JSON with --json, and the items of an iterator one by
+as `str(result)` for people, as JSON with --json, and the items of an iterator one by
 one. Its `notes` go to stderr, and a nonzero `exit_code` ends the process.
 """
 
@@ -16,8 +16,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
 from typing import (
@@ -25,6 +25,7 @@ from typing import (
     Any,
     Literal,
     Required,
+    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -38,182 +39,256 @@ from litebert.errors import NonFiniteError, escape_control, say
 
 ABSENT: Any = inspect.Parameter.empty
 PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
+Record = TypeVar("Record")
 
 
 def command_of(function: Callable[..., object], name: str) -> click.Command:
     """Return the command made from a function."""
-    hints = get_type_hints(function, include_extras=True)
-    signature = inspect.signature(function)
-    params: list[click.Parameter] = []
-    records: dict[str, type] = {}
-    texts: click.Argument | None = None
-    writes_one = _takes_output_as_word(signature, hints)
-    for each in signature.parameters.values():
-        hint = hints[each.name]
-        default = each.default
-        if isinstance(hint, type) and is_dataclass(hint):
-            records[each.name] = hint
-            params += options_of(hint)
-        elif each.name == "settings":  # KEY=VALUE among the texts, or on its own
-            if texts is None:
-                params.append(
-                    click.Argument(["settings"], nargs=-1, metavar="[KEY=VALUE]...")
-                )
-            else:
-                texts.metavar = f"[{str(texts.name).upper()}]... [KEY=VALUE]..."
-        elif each.name == "output" and writes_one:
-            params += either(each.name, hint)
-        elif each.kind is each.KEYWORD_ONLY:
-            params.append(option(each.name, hint, default))
-        else:
-            if each.kind is each.VAR_POSITIONAL:
-                hint = GenericAlias(tuple, (hint, ...))
-                default = ()
-            word = argument(each.name, hint, default)
-            texts = word if word.nargs == -1 else texts
-            params.append(word)
-    returned = hints.get("return", NoneType)
-    for form in (
-        () if returned in (NoneType, str) else getattr(returned, "formats", ("json",))
-    ):
-        params.append(
-            click.Option(
-                [f"--{form}", "written_as"],
-                flag_value=form,
-                help=f"Print {PRINTED[form]}.",
-            )
-        )
+    caller = _Caller(function)
+    returned = caller.hints.get("return", NoneType)
 
-    def run(written_as: str | None = None, **given: Any) -> None:
-        for name, record in records.items():
-            given[name] = record(
-                **{field.name: given.pop(field.name) for field in fields(record)}
-            )
-        if "settings" in signature.parameters and texts is not None:
-            words = given[str(texts.name)]
-            given["settings"] = tuple(filter(is_setting, words))
-            given[str(texts.name)] = tuple(
-                word for word in words if word not in given["settings"]
-            )
-        if writes_one:
-            given["output"] = choose_given("output", given)
-        bound = inspect.BoundArguments(signature, given)
-        present(function(*bound.args, **bound.kwargs), written_as)
+    def run(written_as: str | None = None, **values: Any) -> None:
+        present(caller.call(values), written_as)
 
     return TextCommand(
-        name, callback=run, params=params, help=help_of(function.__doc__ or "")
+        name,
+        callback=run,
+        params=[*caller.params, *_format_options(returned)],
+        help=help_of(function.__doc__ or ""),
+    )
+
+
+class _Caller:
+    """The parameters of a command, and the call of its function with what was typed."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.function = function
+        self.signature = inspect.signature(function)
+        self.hints = get_type_hints(function, include_extras=True)
+        self.writes_one = _takes_output_as_word(self.signature, self.hints)
+        self.records = dict[str, type]()  # by the parameter that takes them
+        self.texts: click.Argument | None = None  # the argument with several words
+        self.params = list[click.Parameter]()
+        for parameter in self.signature.parameters.values():
+            self.params += self._params_of(parameter)
+
+    def _params_of(self, parameter: inspect.Parameter) -> list[click.Parameter]:
+        """Return the arguments and options for one parameter of the function."""
+        name = parameter.name
+        hint = self.hints[name]
+        default = parameter.default
+        if isinstance(hint, type) and is_dataclass(hint):
+            self.records[name] = hint
+            return options_of(hint)
+        if name == "settings":
+            return self._settings_params()
+        if name == "output" and self.writes_one:
+            return either(name, hint)
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            return [option(name, hint, default)]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            hint = GenericAlias(tuple, (hint, ...))
+            default = ()
+        word = argument(name, hint, default)
+        if word.nargs == -1:
+            self.texts = word
+        return [word]
+
+    def _settings_params(self) -> list[click.Parameter]:
+        """Return the argument for KEY=VALUE; none, if the words of another argument may
+        be settings.
+        """
+        if self.texts is None:
+            metavar = "[KEY=VALUE]..."
+            return [click.Argument(["settings"], nargs=-1, metavar=metavar)]
+        self.texts.metavar = f"[{str(self.texts.name).upper()}]... [KEY=VALUE]..."
+        return []
+
+    def call(self, values: dict[str, Any]) -> object:
+        """Call the function with the values that click has parsed, by name."""
+        for name, record in self.records.items():
+            values[name] = take_record(record, values)
+        if "settings" in self.signature.parameters and self.texts is not None:
+            name = str(self.texts.name)
+            words = values[name]
+            values["settings"] = tuple(word for word in words if is_setting(word))
+            values[name] = tuple(word for word in words if not is_setting(word))
+        if self.writes_one:
+            values["output"] = choose_given("output", values)
+        bound = inspect.BoundArguments(self.signature, values)
+        return self.function(*bound.args, **bound.kwargs)
+
+
+def _takes_output_as_word(signature: inspect.Signature, hints: dict[str, Any]) -> bool:
+    """Return whether a command writes an output that it needs, from one input."""
+    output = signature.parameters.get("output")
+    if output is None or output.default is not ABSENT:
+        return False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return False
+        is_word = parameter.kind is not parameter.KEYWORD_ONLY
+        if is_word and _parse_hint(hints[parameter.name]).is_several:
+            return False
+    return True
+
+
+def _format_options(returned: Any) -> list[click.Option]:
+    """Return a flag for each format besides text in which a result can be printed."""
+    if returned in (NoneType, str):
+        return []
+    options = list[click.Option]()
+    for name in getattr(returned, "formats", ("json",)):
+        meaning = f"Print {PRINTED[name]}."
+        flag = [f"--{name}", "written_as"]
+        options.append(click.Option(flag, flag_value=name, help=meaning))
+    return options
+
+
+# ---- arguments and options -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Hint:
+    """What the type of a parameter says: the type of one value, and the notes."""
+
+    kind: Any
+    is_several: bool = False
+    is_optional: bool = False
+    notes: tuple[Any, ...] = ()
+
+    @property
+    def meaning(self) -> str:
+        """The help of an option."""
+        for note in self.notes:
+            if isinstance(note, str) and not note.startswith("--"):
+                return note
+        return ""
+
+    def flag(self, name: str) -> str:
+        """Return the option for a parameter: as noted, or as the parameter's name."""
+        for note in self.notes:
+            if isinstance(note, str) and note.startswith("--"):
+                return note
+        return f"--{name.replace('_', '-')}"
+
+
+def _parse_hint(hint: Any) -> _Hint:
+    """Return what a type says; of a union, str if it is a member, otherwise the first."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        inner, *notes = get_args(hint)
+        parsed = _parse_hint(inner)
+        return replace(parsed, notes=(*notes, *parsed.notes))
+    if origin in (tuple, list, Sequence):
+        return replace(_parse_hint(get_args(hint)[0]), is_several=True)
+    if origin in (Union, UnionType):
+        return _parse_union(get_args(hint))
+    return _Hint(hint)
+
+
+def _parse_union(types: Sequence[Any]) -> _Hint:
+    members = [_parse_hint(member) for member in types if member is not NoneType]
+    kinds = [member.kind for member in members]
+    notes = list[Any]()
+    for member in members:
+        notes += member.notes
+    return _Hint(
+        kind=str if str in kinds else kinds[0],
+        is_several=any(member.is_several for member in members),
+        is_optional=NoneType in types,
+        notes=tuple(notes),
     )
 
 
 def options_of(record: type) -> list[click.Parameter]:
     """Return an option for each field of a dataclass."""
     hints = get_type_hints(record, include_extras=True)
-    return [
-        option(f.name, hints[f.name], ABSENT if f.default is MISSING else f.default)
-        for f in fields(record)
-    ]
+    options = list[click.Parameter]()
+    for field in fields(record):
+        default = ABSENT if field.default is MISSING else field.default
+        options.append(option(field.name, hints[field.name], default))
+    return options
+
+
+def take_record(record: type[Record], values: dict[str, Any]) -> Record:
+    """Return a record made from the options of its fields, and take these out of
+    `values`.
+    """
+    names = [field.name for field in fields(record)]  # type: ignore[arg-type]
+    return record(**take(values, names))
+
+
+def take(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Remove these values and return them."""
+    return {name: values.pop(name) for name in names}
 
 
 def option(name: str, hint: Any, default: Any) -> click.Option:
     """Return the option for a keyword-only parameter."""
-    kind, is_several, notes = _parse_hint(hint)
-    words = [note for note in notes if isinstance(note, str)]
-    flag = next(
-        (word for word in words if word.startswith("--")), "--" + name.replace("_", "-")
-    )
-    meaning = next((word for word in words if not word.startswith("--")), "")
-    if kind is bool:
-        flag = f"{flag}/--no-{flag[2:]}" if None in notes else flag
-        return click.Option([flag, name], is_flag=True, default=default, help=meaning)
-    is_given = default is not None and default is not ABSENT
+    parsed = _parse_hint(hint)
+    flag = parsed.flag(name)
+    if parsed.kind is bool:
+        # one that may be None, for "not given", can also be switched off
+        switch = f"{flag}/--no-{flag[2:]}" if parsed.is_optional else flag
+        return click.Option(
+            [switch, name], is_flag=True, default=default, help=parsed.meaning
+        )
+    is_list = parsed.kind is int and parsed.is_several  # of whole numbers: 1,2,3
+    has_default = default is not None and default is not ABSENT
+    defaults = {"default": default} if has_default else {}
     return click.Option(
         [flag, name],
-        type=numbers if kind is int and is_several else _type_of(kind, notes),
-        multiple=is_several and kind is not int,
-        **({"default": default} if is_given else {}),
-        show_default=is_given and default not in ("", (), []),
-        required=Required in notes or default is ABSENT,
-        help=meaning,
+        type=numbers if is_list else _type_of(parsed),
+        multiple=parsed.is_several and not is_list,
+        show_default=has_default and default not in ("", (), []),
+        required=Required in parsed.notes or default is ABSENT,
+        help=parsed.meaning,
+        **defaults,
     )
 
 
 def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
     """Return the argument for a positional parameter."""
-    kind, is_several, notes = _parse_hint(hint)
-    metavar = f"{name.upper()}{'...' if is_several else ''}"
-    is_required = Required in notes or default is ABSENT
+    parsed = _parse_hint(hint)
+    is_required = Required in parsed.notes or default is ABSENT
+    metavar = name.upper()
+    if parsed.is_several:
+        metavar += "..."
+    if not is_required:
+        metavar = f"[{metavar}]"
+    has_default = not is_required and not parsed.is_several
+    defaults = {"default": default} if has_default else {}
     return click.Argument(
         [name],
-        type=_type_of(kind, notes),
-        nargs=-1 if is_several else 1,
+        type=_type_of(parsed),
+        nargs=-1 if parsed.is_several else 1,
         required=is_required,
-        metavar=metavar if is_required else f"[{metavar}]",
-        **({} if is_required or is_several else {"default": default}),
+        metavar=metavar,
+        **defaults,
     )
 
 
 def either(name: str, hint: Any) -> list[click.Parameter]:
     """Return an argument and an option for one value, which `choose_given` reads."""
-    kind, _, notes = _parse_hint(hint)
-    meaning = next((note for note in notes if isinstance(note, str)), "")
-    word = click.Argument(
-        [name], type=_type_of(kind, notes), required=False, metavar=name.upper()
-    )
-    flag = click.Option(
-        [f"--{name}", f"{name}_option"], type=_type_of(kind, notes), help=meaning
-    )
-    return [word, flag]
+    parsed = _parse_hint(hint)
+    kind = _type_of(parsed)
+    word = click.Argument([name], type=kind, required=False, metavar=name.upper())
+    names = [f"--{name}", f"{name}_option"]
+    return [word, click.Option(names, type=kind, help=parsed.meaning)]
 
 
-def choose_given(name: str, given: dict[str, Any], *, is_needed: bool = True) -> Any:
-    """Return what was given for `name`, as an argument or as an option; take the option
-    out of `given`.
+def choose_given(name: str, values: dict[str, Any], *, is_needed: bool = True) -> Any:
+    """Return what was typed for `name`, as an argument or as an option; take the option
+    out of `values`.
     """
-    word = given[name]
-    flag = given.pop(f"{name}_option")
+    word = values[name]
+    flag = values.pop(f"{name}_option")
     if word is not None and flag is not None:
         raise click.UsageError(f"{name.upper()} is given twice, as --{name}, too")
     if word is None and flag is None and is_needed:
         raise click.UsageError(f"Missing argument '{name.upper()}'")
     return flag if word is None else word
-
-
-def _takes_output_as_word(signature: inspect.Signature, hints: dict[str, Any]) -> bool:
-    """Return whether a command writes an output that it needs, from one input."""
-    output = signature.parameters.get("output")
-    if output is None:
-        return False
-    for each in signature.parameters.values():
-        is_word = each.kind is not each.KEYWORD_ONLY
-        is_several = (
-            each.kind is each.VAR_POSITIONAL or _parse_hint(hints[each.name])[1]
-        )
-        if is_word and is_several:
-            return False
-    return output.default is ABSENT
-
-
-def _parse_hint(hint: Any) -> tuple[Any, bool, list[Any]]:
-    """Return the type of one value, whether several are allowed, and the notes, with
-    None if it is allowed.
-    """
-    parts = [hint]
-    notes = list[Any]()
-    is_several = False
-    if get_origin(hint) is Annotated:
-        parts = [get_args(hint)[0]]
-        notes = list(get_args(hint)[1:])
-    elif get_origin(hint) in (Union, UnionType):
-        parts = [each for each in get_args(hint) if each is not NoneType]
-        notes = [None] * (NoneType in get_args(hint))
-    elif get_origin(hint) in (tuple, list, Sequence):
-        parts = [get_args(hint)[0]]
-        is_several = True
-    else:
-        return hint, False, []
-    kinds, severals, inner = zip(*map(_parse_hint, parts), strict=True)
-    notes += [note for notes in inner for note in notes]
-    return (str if str in kinds else kinds[0]), is_several or any(severals), notes
 
 
 def is_setting(word: str) -> bool:
@@ -238,25 +313,40 @@ def help_of(docstring: str) -> str:
 # ---- output --------------------------------------------------------------------------
 
 
-def present(found: object, written_as: str | None = None) -> None:
+def present(result: object, written_as: str | None = None) -> None:
     """Print what a function returned (of several processes, only in the first); end the
     process if it failed.
     """
+    if isinstance(result, Iterator):
+        for item in result:
+            if written_as == "json":
+                show_json(item)
+            else:
+                show(str(item))
+    elif result is not None and _is_first_process():
+        _show_result(result, written_as)
+        for note in getattr(result, "notes", ()):
+            say(note)
+    exit_code = getattr(result, "exit_code", 0)
+    if exit_code:
+        sys.exit(exit_code)
+
+
+def _is_first_process() -> bool:
+    """Return whether this process prints; torchrun numbers the processes of a run."""
     is_alone = os.environ.get("WORLD_SIZE", "1") in ("", "1")
-    if isinstance(found, Iterator):
-        for each in found:
-            show_json(each) if written_as == "json" else show(str(each))
-    elif found is not None and (is_alone or os.environ.get("RANK", "0") in ("", "0")):
-        if written_as == "json":
-            show_json(found, indent=2)
-        elif text := (
-            str(found) if written_as is None else getattr(found, f"as_{written_as}")()
-        ):
-            show(text)
-        for each in getattr(found, "notes", ()):
-            say(each)
-    if code := getattr(found, "exit_code", 0):
-        sys.exit(code)
+    return is_alone or os.environ.get("RANK", "0") in ("", "0")
+
+
+def _show_result(result: object, written_as: str | None) -> None:
+    if written_as == "json":
+        show_json(result, indent=2)
+        return
+    text = str(result)
+    if written_as is not None:
+        text = getattr(result, f"as_{written_as}")()
+    if text:
+        show(text)
 
 
 def show(text: str) -> None:
@@ -272,14 +362,15 @@ def show_json(value: Any, *, indent: int | None = None) -> None:
     if plain is None:
         return
     try:
-        show(json.dumps(plain, ensure_ascii=False, allow_nan=False, indent=indent))
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, indent=indent)
     except ValueError as error:
-        advice = (
-            "print it without --json, and check the weights and the data for damage"
-        )
         raise NonFiniteError(
-            "LB-928", "a result is NaN or infinity, which JSON cannot hold", next=advice
+            "LB-928",
+            "a result is NaN or infinity, which JSON cannot hold",
+            next="print it without --json, and check the weights and the data for"
+            " damage",
         ) from error
+    show(text)
 
 
 def as_json(value: Any) -> Any:
@@ -308,36 +399,47 @@ class TextCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = (
-            each
-            for each in self.params
-            if isinstance(each, click.Option) and not each.is_flag
-        )
-        taking = {name for option in options for name in option.opts}
         end = args.index("--") if "--" in args else len(args)
-        marked = [
-            (
-                _MARK + word
-                if word[:1] == "-" != word
-                and not _OPTION.fullmatch(word)
-                and before not in taking
-                else word
-            )
-            for before, word in zip(["", *args], args[:end], strict=False)
-        ]
-        rest = super().parse_args(ctx, marked + args[end:])
+        options_with_value = self._options_with_value()
+        marked = list[str]()
+        previous = ""
+        for word in args[:end]:
+            is_value = previous in options_with_value
+            if _is_dashed_text(word) and not is_value:
+                marked.append(_MARK + word)
+            else:
+                marked.append(word)
+            previous = word
+        unparsed = super().parse_args(ctx, marked + args[end:])
         ctx.params = {name: _unmark(value) for name, value in ctx.params.items()}
-        return rest
+        return unparsed
+
+    def _options_with_value(self) -> set[str]:
+        """Return the options that take the word after them as their value."""
+        names = set[str]()
+        for param in self.params:
+            if isinstance(param, click.Option) and not param.is_flag:
+                names.update(param.opts)
+        return names
+
+
+def _is_dashed_text(word: str) -> bool:
+    """Return whether a word starts with a dash and is not an option.
+
+    >>> [_is_dashed_text(word) for word in ("- no.", "-5", "--top", "-")]
+    [True, True, False, False]
+    """
+    is_dashed = word.startswith("-") and word != "-"
+    return is_dashed and not _OPTION.fullmatch(word)
 
 
 def _unmark(value: Any) -> Any:
+    """Return a parsed value, or several, without the mark of a text."""
     if isinstance(value, tuple):
-        return tuple(map(_unmark, value))
-    return (
-        type(value)(str(value).removeprefix(_MARK))
-        if isinstance(value, str | Path)
-        else value
-    )
+        return tuple(_unmark(item) for item in value)
+    if isinstance(value, str | Path):
+        return type(value)(str(value).removeprefix(_MARK))
+    return value
 
 
 class Real(click.FloatRange):
@@ -347,38 +449,44 @@ class Real(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
         number = super().convert(value, param, ctx)
-        return (
+        if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
-            if math.isnan(number)
-            else number
-        )
+        return number
 
 
 def numbers(words: Any) -> Any:
     """Parse whole numbers: 1,2,3. Anything but a string is a default, which needs no
     parsing.
     """
-    if isinstance(words, str) and not re.fullmatch(r"\d+(,\d+)*", words):
+    if not isinstance(words, str):
+        return words
+    if not re.fullmatch(r"\d+(,\d+)*", words):
         raise click.BadParameter(
             f"{words!r} is not a list of whole numbers from 0, such as 1,2,3"
         )
-    return tuple(map(int, words.split(","))) if isinstance(words, str) else words
+    return tuple(int(word) for word in words.split(","))
 
 
-def _type_of(kind: Any, notes: list[Any]) -> Any:
+def _type_of(hint: _Hint) -> Any:
+    """Return the type of one value, as click checks it."""
+    kind = hint.kind
     if get_origin(kind) is Literal:
         return click.Choice(list(get_args(kind)))
     if kind not in (int, float):
         return Path if kind is Path else str
-    limits = {
-        name: value
-        for note in notes
-        if isinstance(note, Ge | Gt | Le)
-        for name, value in asdict(note).items()
-    }
-    if not limits:
+    low: Any = None
+    high: Any = None
+    is_open = False  # whether the lowest value itself is refused
+    for note in hint.notes:
+        if isinstance(note, Ge):
+            low = note.ge
+        elif isinstance(note, Gt):
+            low = note.gt
+            is_open = True
+        elif isinstance(note, Le):
+            high = note.le
+    if low is None and high is None:
         return kind
-    low, least, most = map(limits.get, ("gt", "ge", "le"))
     if kind is int:
-        return click.IntRange(least, most)
-    return Real(least if low is None else low, most, min_open=low is not None)
+        return click.IntRange(low, high, min_open=is_open)
+    return Real(low, high, min_open=is_open)

@@ -9,7 +9,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, tee
 from pathlib import Path
@@ -31,6 +31,8 @@ from litebert.cli.command import (
     options_of,
     show,
     show_json,
+    take,
+    take_record,
 )
 from litebert.cli.rows import (
     Numbered,
@@ -123,21 +125,12 @@ def verb_command(verb_name: str) -> click.Command:
         if "context_option" in values:
             context = choose_given("context", values, is_needed=False)
             values["context"] = context
-        loading = Loading(**_take(values, _names_of(Loading)))
-        bulk = Bulk(**_take(values, _names_of(Bulk)))
-        options = _take(values, verb.options)
+        loading = take_record(Loading, values)
+        bulk = take_record(Bulk, values)
+        options = take(values, verb.options)
         _run(verb, loading, bulk, options, values)
 
     return TextCommand(verb.name, callback=run, params=params, help=_help(verb))
-
-
-def _names_of(record: type) -> list[str]:
-    return [each.name for each in fields(record)]
-
-
-def _take(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Remove these values and return them."""
-    return {name: values.pop(name) for name in names}
 
 
 def _arguments(verb: Verb) -> list[click.Parameter]:
