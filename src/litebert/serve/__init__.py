@@ -57,22 +57,34 @@ def serve(*models: str, options: Options) -> None:
         raise missing_package(
             str(error.name), extra="serve", needed_for="litebert serve"
         ) from error
-    named: dict[str, str | None] = {}
+    paths = dict[str, str | None]()
     for model in models:
-        name, equals, path = model.partition("=")
-        # a path, which may contain =; the name of runs/sst2/model is sst2
-        if not equals or "/" in name:
-            place = Path(model).absolute()
-            path = model
-            # of /model, model
-            name = (
-                place.parent.name if place.name in ("model", "best") else ""
-            ) or place.name
-        named[name] = path
-    if len(named) < len(models):
-        what = "two models would have the same name"
-        next_step = "litebert serve one=runs/a/model two=runs/b/model"
-        raise LitebertError("LB-950", what, received=" ".join(models), next=next_step)
+        name, path = _name_and_path(model)
+        paths[name] = path
+    if len(paths) < len(models):
+        raise LitebertError(
+            "LB-950",
+            "two models would have the same name",
+            received=" ".join(models),
+            next="litebert serve one=runs/a/model two=runs/b/model",
+        )
     if not models:
         say("no MODEL given: serving the packaged model as litebert")
-    run(named or {"litebert": None}, options)
+        paths["litebert"] = None
+    run(paths, options)
+
+
+def _name_and_path(model: str) -> tuple[str, str]:
+    """Return the name of a model and its path, given as [NAME=]MODEL.
+
+    >>> _name_and_path("english=runs/mine"), _name_and_path("runs/sst2/model")
+    (('english', 'runs/mine'), ('sst2', 'runs/sst2/model'))
+    """
+    name, equals, path = model.partition("=")
+    if equals and "/" not in name:
+        return name, path
+    place = Path(model).absolute()  # a path, which may contain =
+    run = place.parent.name
+    if place.name in ("model", "best") and run:
+        return run, model
+    return place.name, model
