@@ -3,7 +3,7 @@ GLUE.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -190,18 +190,11 @@ def evaluate(
                 precision=precision,
                 depth=depth,
             )
-        assert file is not None
-        if on is not None:
-            from litebert.inference.measures import MEASURES
-            from litebert.inference.model import Model
-
-            model = Model.load(chosen[0], device=device, precision=precision)
-            return Evaluation({on: MEASURES[on](model, Path(file), limit=limit)})
-        from litebert.tasks.named.questions import score_predictions
-
-        assert predictions is not None
-        measures = score_predictions(Path(file), Path(predictions), null_odds=null_odds)
-        return Evaluation({"predictions": measures})
+        assert file is not None, "checked above"
+        if predictions is not None:
+            return _score_predictions(file, predictions, null_odds)
+        assert on is not None
+        return _measure_untuned(on, chosen[0], file, limit, device, precision)
 
 
 def _require_one_thing(
@@ -272,38 +265,69 @@ def _refuse_unused(arguments: Mapping[str, Any], kind: str, run: Run | None) -> 
         )
 
 
+# ---- what can be evaluated -----------------------------------------------------------
+
+
+def _score_predictions(
+    data: str, predictions: str | Path, null_odds: str | Path | None
+) -> Evaluation:
+    """Score a file of predictions, as the official scripts of SQuAD do."""
+    from litebert.tasks.named.questions import score_predictions
+
+    measures = score_predictions(Path(data), Path(predictions), null_odds=null_odds)
+    return Evaluation({"predictions": measures})
+
+
+def _measure_untuned(
+    measure: str,
+    path: str,
+    data: str,
+    limit: int | None,
+    device: str,
+    precision: Precision | None,
+) -> Evaluation:
+    """Measure a model on a task that needs no fine-tuning."""
+    from litebert.inference.measures import MEASURES
+    from litebert.inference.model import Model
+
+    model = Model.load(path, device=device, precision=precision)
+    return Evaluation({measure: MEASURES[measure](model, Path(data), limit=limit)})
+
+
 def _evaluate_finetuned(
     models: Sequence[str],
-    data: str | Path | None,
+    data: str | None,
     split: str | None,
     quiet: bool,
     **how: Any,
 ) -> Evaluation:
+    """Measure one fine-tuned model, or the mean of the answers of several, on a split,
+    or on all development splits.
+    """
     from litebert.inference.finetuned import data_of, measure_split
     from litebert.tasks.finetuning import doubts
 
+    measures = dict[str, dict[str, float]]()
+    baseline = dict[str, dict[str, float]]()
+    reasons = list[str]()
     with progress("examples evaluated", is_quiet=quiet) as advance:
         opened = _open_models(models, quiet, advance, **how)
-        folder = Path(data) if data is not None else data_of(models[0])
+        folder = data_of(models[0]) if data is None else Path(data)
         dataset = opened[0].dataset
-        family = opened[0].dataset.family
-        measures = dict[str, dict[str, float]]()
-        baseline = dict[str, dict[str, float]]()
-        said = list[str]()
-        for name in [split] if split else dataset.dev_splits:
+        family = dataset.family
+        splits = dataset.dev_splits if split is None else [split]
+        for name in splits:
             measures[name], examples, answers = measure_split(opened, folder, name)
-            baseline[name] = family.measures(
-                examples, family.constant(examples, examples)
-            )
-            rows = {name: family.rows(examples, answers)}
-            said += doubts(
+            constant = family.constant(examples, examples)
+            baseline[name] = family.measures(examples, constant)
+            reasons += doubts(
                 dataset.key_measure,
                 measures[name],
                 baseline[name],
-                rows,
+                {name: family.rows(examples, answers)},
                 family.baseline,
             )
-    return Evaluation(measures, baseline, tuple(said), family.baseline)
+    return Evaluation(measures, baseline, tuple(reasons), family.baseline)
 
 
 def _open_models(
@@ -319,11 +343,14 @@ def _open_models(
 
 def _evaluate_pretrained(
     path: str,
-    data: str | Path | None,
+    data: str | None,
     columns: Sequence[str],
     device_name: str,
     precision: Precision | None,
 ) -> Evaluation:
+    """Measure masked LM and sentence order, on texts or on the held-out data of a
+    run.
+    """
     from litebert.device import choose_device, move_network
     from litebert.fast import refuse_non_finite
     from litebert.folder import fill_gaps, read_folder
@@ -331,60 +358,78 @@ def _evaluate_pretrained(
     from litebert.tasks.pretraining import Pretraining
 
     run = Run.of(path)
-    folder = locate(path)
     config = None if run is None else recorded_config(PretrainConfig, run)
     device = choose_device(device_name)
     dtype = device.dtype(precision or precision_of(config))
-    loaded = read_folder(folder, dtype=dtype)
-    network = _require_pretrained(folder, loaded)
-    lacks_order = bool(loaded.missing)
-    fill_gaps(loaded)  # the logits of a missing head are computed, but not measured
+    folder = locate(path)
+    model = read_folder(folder, dtype=dtype)
+    network = _require_pretrained(folder, model)
+    lacks_order = bool(model.missing)
+    fill_gaps(model)  # the logits of a missing head are computed, but not measured
     move_network(network, device)
     refuse_non_finite(network)
+
+    train = TrainConfig()
+    if config is not None:
+        train = TrainConfig(micro_batch_size=config.train.micro_batch_size)
     doubts: tuple[str, ...] = ()
     if data is None:
-        assert config is not None
+        assert config is not None, "checked by `evaluate`: there is a run, or data"
+        name = "held out"
         held_out = Sources.open(config).evaluation(config)
     else:
-        longest = min(network.config.max_position_embeddings, 512)
-        objective = ObjectiveConfig(max_seq_length=longest)
-        if config is not None:
-            objective = config.objective
-        if lacks_order:
-            objective = objective.model_copy(update={"sentence": "none"})
+        name = "texts"
+        objective = _objective_for(network, config, lacks_order=lacks_order)
         held_out, num_sequences = _sequences_of(data, columns, folder, objective)
         if num_sequences > MAX_SEQUENCES:
-            doubt = f"only {MAX_SEQUENCES:,} of {num_sequences:,} sequences were"
-            doubts = (f"{doubt} measured, drawn at random",)
-    train = TrainConfig(
-        micro_batch_size=config.train.micro_batch_size if config else None
-    )
+            doubts = (
+                f"only {MAX_SEQUENCES:,} of {num_sequences:,} sequences were measured,"
+                " drawn at random",
+            )
     measures = Pretraining(network, held_out=held_out, train=train).evaluate()
-    name = "held out" if data is None else "texts"
     return Evaluation({name: measures}, doubts=doubts)
 
 
-def _require_pretrained(folder: Path, loaded: "ModelFolder") -> "AlbertForPretraining":
+def _objective_for(
+    network: "AlbertForPretraining",
+    config: PretrainConfig | None,
+    *,
+    lacks_order: bool,
+) -> ObjectiveConfig:
+    """Return how texts become sequences: as in the training, or else as long as the
+    model reads, up to 512 tokens.
+    """
+    if config is None:
+        longest = min(network.config.max_position_embeddings, 512)
+        objective = ObjectiveConfig(max_seq_length=longest)
+    else:
+        objective = config.objective
+    if lacks_order:
+        return objective.model_copy(update={"sentence": "none"})
+    return objective
+
+
+def _require_pretrained(folder: Path, model: "ModelFolder") -> "AlbertForPretraining":
     """Return the network of a model with a masked-LM head, which may lack that of
     sentence order.
     """
     from litebert.nn import AlbertForPretraining
 
     of_order = ("sentence_order.", "albert.pooler.")
-    lacking = {name for name in loaded.missing if not name.startswith(of_order)}
-    if not lacking and isinstance(loaded.network, AlbertForPretraining):
-        return loaded.network
+    lacking = {name for name in model.missing if not name.startswith(of_order)}
+    if not lacking and isinstance(model.network, AlbertForPretraining):
+        return model.network
     raise LitebertError(
         "LB-927",
         f"{folder} lacks the masked-LM head",
-        received=", ".join(sorted(loaded.missing)[:5]) or "another head",
+        received=", ".join(sorted(model.missing)[:5]) or "another head",
         next="choose a pretrained model; for a fine-tuned one, name its run, or add"
         " --task mrpc or whichever it is",
     )
 
 
 def _sequences_of(
-    data: str | Path,
+    data: str,
     columns: Sequence[str],
     folder: Path,
     objective: ObjectiveConfig,
@@ -399,7 +444,7 @@ def _sequences_of(
     (column,) = chosen_columns(words).all("text") or ("text",)
     with tempfile.TemporaryDirectory() as scratch:
         built = build_corpus(
-            [str(data)],
+            [data],
             tokenizer=folder,
             output=f"{scratch}/corpus",
             column=column,
@@ -437,23 +482,25 @@ class Predictions:
     folder: Path = Path()
 
     def as_json(self) -> list[PredictionFile]:
-        return [
-            {
-                "file": str(self.folder / name),
-                "split": split,
-                "examples": len(self.rows[split]),
-            }
-            for name, split in self.split_of.items()
-        ]
+        files = list[PredictionFile]()
+        for name, split in self.split_of.items():
+            path = str(self.folder / name)
+            num_examples = len(self.rows[split])
+            files.append({"file": path, "split": split, "examples": num_examples})
+        return files
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{each['file']}  {each['examples']:,} answers ({each['split']})"
-            for each in self.as_json()
-        )
+        lines = list[str]()
+        for file in self.as_json():
+            answers = f"{file['examples']:,} answers ({file['split']})"
+            lines.append(f"{file['file']}  {answers}")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"Predictions({', '.join(f'{split}: {len(rows):,} answers' for split, rows in self.rows.items())})"  # noqa: E501
+        splits = list[str]()
+        for split, rows in self.rows.items():
+            splits.append(f"{split}: {len(rows):,} answers")
+        return f"Predictions({', '.join(splits)})"
 
 
 def _answer_splits(
@@ -464,15 +511,15 @@ def _answer_splits(
 ) -> Predictions:
     from litebert.inference.finetuned import ensemble_answers
 
-    found = Predictions({}, {}, {})
-    for name in splits:
-        examples = dataset.read(data, name)
+    predictions = Predictions({}, {}, {})
+    for split in splits:
+        examples = dataset.read(data, split)
         answers = ensemble_answers(models, examples)
-        found.rows[name] = tuple(dataset.family.rows(examples, answers))
-        made = dataset.submission(name, examples, answers)
-        found.files.update(made)
-        found.split_of.update(dict.fromkeys(made, name))
-    return found
+        predictions.rows[split] = tuple(dataset.family.rows(examples, answers))
+        for name, text in dataset.submission(split, examples, answers).items():
+            predictions.files[name] = text
+            predictions.split_of[name] = split
+    return predictions
 
 
 @checked
@@ -502,9 +549,6 @@ def predict(
     litebert predict runs/mrpc --data glue --output submission
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
-    from litebert.inference.finetuned import data_of
-    from litebert.tasks.named import OWN
-
     chosen = paths(models)
     if not chosen:
         raise LitebertError("LB-534", "no model was given", next="litebert runs list")
@@ -524,37 +568,45 @@ def predict(
             precision=precision,
         )
         dataset = opened[0].dataset
-        # never the training file, unless it is given
-        if file is None and dataset.name == OWN:
-            advice = f"litebert predict {chosen[0]} --data FILE --output FOLDER"
-            raise LitebertError(
-                "LB-923",
-                "there are no examples to answer: give a file with --data",
-                next=advice,
-            )
-        folder = data_of(chosen[0]) if file is None else Path(file)
-        found = _answer_splits(
-            opened, dataset, folder, [split] if split else dataset.test_splits
-        )
-    if not found.files:
-        what = f"{dataset.name} has no split without labels"
-        advice = f"add --split {dataset.dev_splits[0]}"
+        folder = _examples_to_answer(chosen[0], dataset.name, file)
+        splits = dataset.test_splits if split is None else [split]
+        predictions = _answer_splits(opened, dataset, folder, splits)
+    if not predictions.files:
         raise LitebertError(
             "LB-527",
-            what,
+            f"{dataset.name} has no split without labels",
             expected=f"one of {', '.join(dataset.dev_splits)}",
-            next=advice,
+            next=f"add --split {dataset.dev_splits[0]}",
         )
     if output is None:
-        return found
-    require_new(Path(output), force=force, own=found.files)
-    with staged_folder(Path(output), force=force, own=found.files) as staged:
-        for name, text in found.files.items():
+        return predictions
+    place = Path(output)
+    require_new(place, force=force, own=predictions.files)
+    with staged_folder(place, force=force, own=predictions.files) as staged:
+        for name, text in predictions.files.items():
             write_text(staged / name, text)
-    return replace(found, folder=Path(output))
+    return replace(predictions, folder=place)
 
 
-# ---- GLUE: fine-tune on every task, collect the results in a table and the test answers in an archive  # noqa: E501
+def _examples_to_answer(run: str, task: str, file: str | None) -> Path:
+    """Return the file or folder with the examples; never the file that a run was
+    trained on, unless it is given.
+    """
+    from litebert.inference.finetuned import data_of
+    from litebert.tasks.named import OWN
+
+    if file is not None:
+        return Path(file)
+    if task != OWN:
+        return data_of(run)
+    raise LitebertError(
+        "LB-923",
+        "there are no examples to answer: give a file with --data",
+        next=f"litebert predict {run} --data FILE --output FOLDER",
+    )
+
+
+# ---- GLUE ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -597,58 +649,18 @@ def glue(
     litebert glue --model models/mine --data glue --submission submission --markdown
     litebert glue --model models/mine --data glue --seeds 1,2,3 --submission out
     """
-    words = [tasks] if isinstance(tasks, str) else tasks
-    names = [part.strip() for word in words for part in word.split(",") if part.strip()]
-    from litebert.inference.finetuned import Finetuned
     from litebert.report.published import glue_table
-    from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
 
     folder = Path(data)
-    trainable = {task.name: task for task in GLUE_TASKS if "train" in task.splits}
-    for each in names:
-        if each not in trainable:
-            what = "GLUE has no task of this name to train"
-            after = "litebert glue ... --tasks mrpc,rte"
-            raise no_such_name("LB-529", what, each, trainable, next=after)
-    there = [
-        n
-        for n, task in trainable.items()
-        if (folder / task.folder).is_dir() or (folder / n).is_dir()
-    ]
-    chosen = list(dict.fromkeys(names)) or there
-    if not chosen:
-        wanted = f"some of {', '.join(task.folder for task in trainable.values())}"
-        raise LitebertError(
-            "LB-530",
-            f"{folder} has no task of GLUE",
-            expected=wanted,
-            next=f"ls {folder}",
-        )
-    # the tasks to submit, each with the task that its models were trained on
-    answered = {task: task for task in chosen} | (
-        {"ax": "mnli"} if "mnli" in chosen else {}
-    )
-    # find all files, and read all test data, before the first task is trained
-    for task in chosen:
-        for split in trainable[task].splits:
-            if not split.startswith("test"):
-                find_files(folder, trainable[task].patterns(split))
+    chosen = _choose_tasks(tasks, folder)
     if submission is not None:
-        empty: dict[str, str] = {}
-        for dataset, split in (
-            (DATASETS[task], split)
-            for task in answered
-            for split in DATASETS[task].test_splits
-        ):
-            dataset.read(folder, split)
-            empty |= dict.fromkeys(dataset.submission(split, [], []), "")
-        glue_zip(empty)
+        _require_test_data(chosen, folder)
 
-    trained: dict[str, Run] = {}
+    trained = dict[str, Run]()
     for task in chosen:
         if not quiet:
             say(f"{task}: {Path(runs) / name / task}")
-        trained[task] = run = finetune(
+        run = finetune(
             task,
             model=model,
             data=data,
@@ -658,24 +670,101 @@ def glue(
             settings=settings,
             quiet=quiet,
         )
+        trained[task] = run
         if run.exit_code:
             return GlueRuns((), (), exit_code=run.exit_code, runs=trained)
+
     table = glue_table(trained)
-    found = GlueRuns(
+    results = GlueRuns(
         table.headings, table.rows, decimals=2, notes=table.notes, runs=trained
     )
-    if submission is not None:
-        files: dict[str, str] = {}
-        for task, source in answered.items():
-            models = [Finetuned.open(part.folder) for part in trained[source].parts]
-            files |= _answer_splits(
-                models, DATASETS[task], folder, DATASETS[task].test_splits
-            ).files
-        for file, text in files.items():
-            write_text(Path(submission) / file, text)
-        archive = Path(submission) / "glue.zip"
-        write_bytes(archive, glue_zip(files))
-        found = replace(
-            found, archive=archive, notes=(*found.notes, f"test answers: {archive}")
+    if submission is None:
+        return results
+    archive = _write_submission(trained, folder, Path(submission))
+    notes = (*results.notes, f"test answers: {archive}")
+    return replace(results, archive=archive, notes=notes)
+
+
+def _choose_tasks(tasks: str | Sequence[str], folder: Path) -> list[str]:
+    """Return the tasks that are named, or all in a folder; raise unless the files of
+    each are there.
+    """
+    from litebert.tasks.named.glue import GLUE_TASKS
+
+    trainable = {task.name: task for task in GLUE_TASKS if "train" in task.splits}
+    named = list[str]()
+    for word in [tasks] if isinstance(tasks, str) else tasks:
+        named += [part.strip() for part in word.split(",") if part.strip()]
+    for name in named:
+        if name not in trainable:
+            raise no_such_name(
+                "LB-529",
+                "GLUE has no task of this name to train",
+                name,
+                trainable,
+                next="litebert glue ... --tasks mrpc,rte",
+            )
+    present = list[str]()
+    for name, task in trainable.items():
+        if (folder / task.folder).is_dir() or (folder / name).is_dir():
+            present.append(name)
+    chosen = list(dict.fromkeys(named)) or present
+    if not chosen:
+        folders = ", ".join(task.folder for task in trainable.values())
+        raise LitebertError(
+            "LB-530",
+            f"{folder} has no task of GLUE",
+            expected=f"some of {folders}",
+            next=f"ls {folder}",
         )
-    return found
+    # A missing file stops the command before the first task is trained.
+    for name in chosen:
+        for split in trainable[name].splits:
+            if not split.startswith("test"):
+                find_files(folder, trainable[name].patterns(split))
+    return chosen
+
+
+def _tasks_to_submit(trained: Iterable[str]) -> dict[str, str]:
+    """Return the tasks whose test data are answered, each with the task that its models
+    were trained on: the diagnostics `ax` have no training data of their own.
+    """
+    tasks = {task: task for task in trained}
+    if "mnli" in tasks:
+        tasks["ax"] = "mnli"
+    return tasks
+
+
+def _require_test_data(trained: Sequence[str], folder: Path) -> None:
+    """Read all test data, so that an error stops the command before the first task is
+    trained.
+    """
+    from litebert.tasks.named.glue import DATASETS, glue_zip
+
+    files = dict[str, str]()
+    for task in _tasks_to_submit(trained):
+        dataset = DATASETS[task]
+        for split in dataset.test_splits:
+            dataset.read(folder, split)
+            files |= dict.fromkeys(dataset.submission(split, [], []), "")
+    glue_zip(files)  # raises if the leaderboard needs other files
+
+
+def _write_submission(trained: Mapping[str, Run], folder: Path, output: Path) -> Path:
+    """Answer all test data, with all seeds together, and return the archive that the
+    leaderboard takes.
+    """
+    from litebert.inference.finetuned import Finetuned
+    from litebert.tasks.named.glue import DATASETS, glue_zip
+
+    files = dict[str, str]()
+    for task, source in _tasks_to_submit(trained).items():
+        models = [Finetuned.open(part.folder) for part in trained[source].parts]
+        dataset = DATASETS[task]
+        splits = dataset.test_splits
+        files |= _answer_splits(models, dataset, folder, splits).files
+    for name, text in files.items():
+        write_text(output / name, text)
+    archive = output / "glue.zip"
+    write_bytes(archive, glue_zip(files))
+    return archive

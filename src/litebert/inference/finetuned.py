@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from litebert.config import (
     FinetuneConfig,
+    HeadConfig,
     Precision,
     PretrainConfig,
     TaskConfig,
@@ -33,7 +35,7 @@ from litebert.folder import (
 from litebert.hub import locate
 from litebert.inference.inputs import open_network
 from litebert.interop import Quantized
-from litebert.nn import AlbertForTask, group_by_length
+from litebert.nn import Albert, AlbertForTask, Batch, group_by_length
 from litebert.runs import RUN_FILE, RunFolder
 from litebert.settings import Schema, Setting, fields_of, resolve
 from litebert.tasks.finetuning import answer
@@ -82,69 +84,90 @@ class Finetuned:
         """Open a run, one of its models, or a model folder with a task name.
 
         `device` is where it computes; `precision` defaults to that of the run's
-        training; `columns` replace the column
-        roles that it was trained with; `depth` is the number of steps applied.
+        training; `columns` replace the column roles that it was trained with; `depth`
+        is the number of steps applied.
         """
         run = RunFolder.of(fspath(path))
         if run is not None:
             run.require_plugins()
         folder = locate(fspath(path))
-        if run.kind == "pretraining" if run else task is None:
-            what = (
-                f"{path} is not a run of litebert finetune, and no file in it names its"
-                " task"
-            )
-            advice = (
-                f"litebert finetune DATA --model {path}"
-                if run
-                else "add --task mrpc, or whichever task it is"
-            )
-            raise LitebertError("LB-613", what, next=advice)
-        if run is None and task == OWN:
-            raise LitebertError(
-                "LB-613",
-                f"{path} is not a run of litebert finetune: no file in it says which"
-                " columns it learned from",
-                expected="a run; `quantize RUN OUTPUT --evaluate` measures an eight-bit"
-                " copy of one",
-                next="litebert runs list",
-            )
-        config = recorded_config(FinetuneConfig, run) if run else None
-        settings, where = (
-            (config.task, config.data)
-            if config
-            else (TaskConfig(name=str(task)), TaskDataConfig())
-        )
-        settled = dict(run.file.data) if run and "columns" in run.file.data else None
+        _require_known_task(path, run, task)
+        config: FinetuneConfig | None = None
+        settings = TaskConfig(name=str(task))
+        data = TaskDataConfig()
+        settled = None  # what the run recorded about the user's own files
+        if run is not None:
+            config = recorded_config(FinetuneConfig, run)
+            settings = config.task
+            data = config.data
+            if "columns" in run.file.data:
+                settled = dict(run.file.data)
         if columns:
-            where = where.model_copy(update={"columns": tuple(columns)})
-        dataset = open_dataset(settings, where, settled=settled)
+            data = data.model_copy(update={"columns": tuple(columns)})
+        dataset = open_dataset(settings, data, settled=settled)
+
         used = choose_device(device).precision(precision or precision_of(config))
         model = open_network(folder, used, depth, device)
-        own = model.head
-        wanted = dataset.family.head
-        # placeholder names
-        if own and own.labels == numbered_labels(len(wanted.labels)):
-            if len(wanted.labels) > 1:
-                say(
-                    f"warning: {folder} names no labels: they are taken to be, in"
-                    f" order, {', '.join(wanted.labels)}"
-                )
-            own = own.model_copy(update={"labels": wanted.labels})
-        # The labels must also be in the same order: the network predicts a label's
-        # position.
-        if own is None or not own.answers_as(wanted):
-            what = f"{folder} has no head for {settings.name}"
-            has = own or "pretraining heads only"
-            advice = "choose a model that was fine-tuned on this task"
-            raise LitebertError(
-                "LB-614", what, received=has, expected=str(wanted), next=advice
-            )
         # the head of the model says how texts are read
-        family = replace(dataset.family, head=own)
-        return cls(
-            folder, model, settings, replace(dataset, family=family), used, progress
+        head = _head_for(dataset.family.head, model, folder, settings.name)
+        family = replace(dataset.family, head=head)
+        dataset = replace(dataset, family=family)
+        return cls(folder, model, settings, dataset, used, progress)
+
+
+def _require_known_task(
+    path: str | PathLike[str], run: RunFolder | None, task: str | None
+) -> None:
+    """Raise unless a run, or the name of a task, says what a model was trained for."""
+    if run is None and task == OWN:
+        raise LitebertError(
+            "LB-613",
+            f"{path} is not a run of litebert finetune: no file in it says which"
+            " columns it learned from",
+            expected="a run; `quantize RUN OUTPUT --evaluate` measures an eight-bit"
+            " copy of one",
+            next="litebert runs list",
         )
+    is_known = task is not None
+    advice = "add --task mrpc, or whichever task it is"
+    if run is not None:
+        is_known = run.kind != "pretraining"
+        advice = f"litebert finetune DATA --model {path}"
+    if not is_known:
+        raise LitebertError(
+            "LB-613",
+            f"{path} is not a run of litebert finetune, and no file in it names its"
+            " task",
+            next=advice,
+        )
+
+
+def _head_for(
+    wanted: HeadConfig, model: ModelFolder, folder: Path, task: str
+) -> HeadConfig:
+    """Return the head of a model, which must answer as the task wants: with the same
+    labels in the same order, since the network predicts a label's position.
+    """
+    head = model.head
+    has_placeholders = head is not None and head.labels == numbered_labels(
+        len(wanted.labels)
+    )
+    if head is not None and has_placeholders:
+        if len(wanted.labels) > 1:
+            say(
+                f"warning: {folder} names no labels: they are taken to be, in order,"
+                f" {', '.join(wanted.labels)}"
+            )
+        head = head.model_copy(update={"labels": wanted.labels})
+    if head is not None and head.answers_as(wanted):
+        return head
+    raise LitebertError(
+        "LB-614",
+        f"{folder} has no head for {task}",
+        received=head or "pretraining heads only",
+        expected=str(wanted),
+        next="choose a model that was fine-tuned on this task",
+    )
 
 
 def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:
@@ -153,34 +176,38 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
     """
     first = models[0].dataset
     for model in models[1:]:
-        ours = first.family.head
-        theirs = model.dataset.family.head
-        # a mean would mix up labels
-        if first.name != model.dataset.name or not ours.answers_as(theirs):
-            what = "these runs cannot be averaged"
-            advice = "name only runs of one task with the same labels"
-            received = f"{model.dataset.name}: {theirs}"
-            expected = f"{first.name}: {ours}"
-            raise LitebertError(
-                "LB-924", what, received=received, expected=expected, next=advice
-            )
-    answers = []
+        _require_same_labels(first, model.dataset)
+    answers = list[list[Any]]()
     for model in models:
-        family = model.dataset.family
-        length = model.task.max_length
-        found = answer(
-            model.network,
-            model.tokenizer,
-            family,
-            examples,
-            max_length=length,
-            progress=model.progress,
+        answers.append(
+            answer(
+                model.network,
+                model.tokenizer,
+                model.dataset.family,
+                examples,
+                max_length=model.task.max_length,
+                progress=model.progress,
+            )
         )
-        answers.append(found)
-    return (
-        [first.family.averaged(each) for each in zip(*answers, strict=True)]
-        if len(answers) > 1
-        else answers[0]
+    if len(models) == 1:
+        return answers[0]
+    answers_by_example = zip(*answers, strict=True)
+    return [first.family.averaged(several) for several in answers_by_example]
+
+
+def _require_same_labels(first: Dataset[Any, Any], other: Dataset[Any, Any]) -> None:
+    """Raise unless the answers to two tasks can be averaged; otherwise a mean would mix
+    up labels.
+    """
+    head = first.family.head
+    if first.name == other.name and head.answers_as(other.family.head):
+        return
+    raise LitebertError(
+        "LB-924",
+        "these runs cannot be averaged",
+        received=f"{other.name}: {other.family.head}",
+        expected=f"{first.name}: {head}",
+        next="name only runs of one task with the same labels",
     )
 
 
@@ -195,7 +222,7 @@ def measure_split(
     return dataset.family.measures(examples, answers), examples, answers
 
 
-# Records of a run
+# ---- records of a run ----------------------------------------------------------------
 
 
 def data_of(folder: str | PathLike[str]) -> Path:
@@ -223,15 +250,14 @@ def recorded_config(kind: type[Schema], run: RunFolder) -> Schema:
     """Return the configuration of a run from its run.json, without settings that this
     version no longer has.
     """
-    given = {
-        key: Setting(run.settings[key], RUN_FILE)
-        for key in fields_of(kind)
-        if key in run.settings
-    }
-    return resolve(kind, given).config
+    recorded = dict[str, Setting]()
+    for name in fields_of(kind):
+        if name in run.settings:
+            recorded[name] = Setting(run.settings[name], RUN_FILE)
+    return resolve(kind, recorded).config
 
 
-# Eight-bit copies, calibrated on texts like those that the model will read
+# ---- eight-bit copies ----------------------------------------------------------------
 
 
 def quantize(
@@ -244,7 +270,7 @@ def quantize(
     evaluate: bool = False,
 ) -> Quantized:
     """Write an eight-bit copy of a model, calibrated on texts or, with `data`, on
-    training examples of a run's task.
+    training examples of a run's task: they should be like what the model will read.
 
     `task` is needed only for a model folder without its run. With `evaluate`, the model
     is evaluated on the development splits before and after.
@@ -255,81 +281,122 @@ def quantize(
         raise LitebertError(
             "LB-617", f"{folder} is already in eight bits", next="use it as it is"
         )
-    features = list[Feature]()
     before = dict[str, dict[str, float]]()
+    after = dict[str, dict[str, float]]()
     if data is None:
         source = read_folder(folder)
         source.require_vectors()
-        network = source.network
-        tokenizer = source.require_tokenizer()
-        longest = network.config.max_position_embeddings
-        for number, each in enumerate(
-            filter(None, tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))))
-        ):
-            ids, segments = frame_ids(tokenizer, each, None, max_length=longest)
-            features.append(Feature((ids,), (segments,), None, number))
+        features = _features_of_texts(source, texts)
     else:
         # whatever it was trained in
-        opened = Finetuned.open(model, task=task, device="cpu", precision="fp32")
-        source = opened.model
-        network = source.network
-        tokenizer = source.require_tokenizer()
-        dataset = opened.dataset
-        rows = dataset.read(data, "train")
-        chosen = rows[:: max(1, len(rows) // _NUM_EXAMPLES)][:_NUM_EXAMPLES]
-        length = min(opened.task.max_length, network.config.max_position_embeddings)
-        features = dataset.family.features(
-            chosen, tokenizer, max_length=length, training=False
-        )
-        before = {
-            split: measure_split([opened], data, split)[0]
-            for split in dataset.dev_splits
-            if evaluate
-        }
-    if len(features) < _HELD_OUT_EVERY:
-        what = f"{len(features)} texts are too few to calibrate on"
-        expected = f"a few hundred, at least {_HELD_OUT_EVERY}"
-        raise LitebertError("LB-618", what, expected=expected, next="give more texts")
+        finetuned = Finetuned.open(model, task=task, device="cpu", precision="fp32")
+        source = finetuned.model
+        features = _features_of_task(finetuned, data)
+        if evaluate:
+            before = _measure_dev(finetuned, data)
+    _require_enough(features)
 
-    # Calibrate on most examples, measure the error on the rest.
+    # Calibrate on most examples, measure the error on the others.
     held_out = features[::_HELD_OUT_EVERY]
-    used = [
-        feature for number, feature in enumerate(features) if number % _HELD_OUT_EVERY
-    ]
-    of_used, of_rest = (
-        [
-            collate([some[number] for number in group])
-            for group in group_by_length([each.num_tokens for each in some])
-        ]
-        for some in (used, held_out)
-    )
-    albert = network.albert
-    weights = [each for each in network.state_dict().values() if not each.is_meta]
-    in_float32 = 4 * sum(each.numel() for each in weights)
-    with torch.no_grad():
-        exact = torch.cat([albert(batch) for batch in of_rest])  # (tokens, hidden)
-        to_int8(network, calibrate(albert, of_used))
-        pack(albert)
-        rounded = torch.cat([albert(batch) for batch in of_rest])
-    error = float((rounded - exact).norm() / exact.norm())
+    used = list[Feature]()
+    for number, feature in enumerate(features):
+        if number % _HELD_OUT_EVERY:
+            used.append(feature)
+    bytes_in_float32 = _bytes_in_float32(source.network)
+    error = _to_eight_bits(source.network, _batches(used), _batches(held_out))
     with staged_folder(output, force=None) as staged:
         write_folder(source, staged)
-    old, new = (
-        sum(path.stat().st_size for path in each.glob("*.safetensors"))
-        for each in (folder, output)
-    )
-    after = (
-        {}
-        if data is None
-        else {split: measure_split([opened], data, split)[0] for split in before}
-    )
+    if data is not None and evaluate:
+        after = _measure_dev(finetuned, data)
     return Quantized(
         output=str(output),
         num_examples=len(used),
-        bytes_before=old,
-        bytes_after=new,
-        bytes_in_float32=in_float32,
+        bytes_before=_bytes_on_disk(folder),
+        bytes_after=_bytes_on_disk(output),
+        bytes_in_float32=bytes_in_float32,
         error=error,
         before=before,
         after=after,
     )
+
+
+def _features_of_texts(model: ModelFolder, texts: Iterable[str]) -> list[Feature]:
+    """Encode the first texts that are not empty, each as far as the model reads."""
+    tokenizer = model.require_tokenizer()
+    longest = model.network.config.max_position_embeddings
+    features = list[Feature]()
+    for pieces in tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))):
+        if pieces:
+            ids, segments = frame_ids(tokenizer, pieces, None, max_length=longest)
+            features.append(Feature((ids,), (segments,), None, len(features)))
+    return features
+
+
+def _features_of_task(finetuned: Finetuned, data: Path) -> list[Feature]:
+    """Encode training examples, evenly spaced over the file."""
+    examples = finetuned.dataset.read(data, "train")
+    spacing = max(1, len(examples) // _NUM_EXAMPLES)
+    positions = finetuned.network.config.max_position_embeddings
+    return finetuned.dataset.family.features(
+        examples[::spacing][:_NUM_EXAMPLES],
+        finetuned.tokenizer,
+        max_length=min(finetuned.task.max_length, positions),
+        training=False,
+    )
+
+
+def _require_enough(features: Sequence[Feature]) -> None:
+    """Raise unless there is something to calibrate on, and something to hold out."""
+    if len(features) >= _HELD_OUT_EVERY:
+        return
+    raise LitebertError(
+        "LB-618",
+        f"{len(features)} texts are too few to calibrate on",
+        expected=f"a few hundred, at least {_HELD_OUT_EVERY}",
+        next="give more texts",
+    )
+
+
+def _measure_dev(finetuned: Finetuned, data: Path) -> dict[str, dict[str, float]]:
+    """Return the measures of each development split."""
+    measures = dict[str, dict[str, float]]()
+    for split in finetuned.dataset.dev_splits:
+        measures[split], _, _ = measure_split([finetuned], data, split)
+    return measures
+
+
+def _batches(features: Sequence[Feature]) -> list[Batch]:
+    """Return the batches of features of similar lengths."""
+    lengths = [feature.num_tokens for feature in features]
+    batches = list[Batch]()
+    for group in group_by_length(lengths):
+        batches.append(collate([features[number] for number in group]))
+    return batches
+
+
+@torch.no_grad()
+def _to_eight_bits(
+    network: Any, calibration: Sequence[Batch], held_out: Sequence[Batch]
+) -> float:
+    """Replace the weights in place; return the relative error of the last hidden states
+    of held-out texts.
+    """
+    albert: Albert = network.albert
+    exact = torch.cat([albert(batch) for batch in held_out])  # (tokens, hidden)
+    to_int8(network, calibrate(albert, calibration))
+    pack(albert)
+    rounded = torch.cat([albert(batch) for batch in held_out])
+    return float((rounded - exact).norm() / exact.norm())
+
+
+def _bytes_in_float32(network: nn.Module) -> int:
+    """Return the size of the weights that a model has, whatever they are stored in."""
+    num_weights = 0
+    for weight in network.state_dict().values():
+        if not weight.is_meta:
+            num_weights += weight.numel()
+    return 4 * num_weights
+
+
+def _bytes_on_disk(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
