@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import wraps
 from importlib.resources import files
 from numbers import Integral
@@ -54,31 +55,31 @@ Runs = Annotated[str | Path, "Folder of the runs."]
 Quiet = Annotated[bool, "Print no progress on stderr."]
 
 
-def overrides(given: Overrides) -> Settings:
+def overrides(settings: Overrides) -> Settings:
     """Return settings by their dotted names, with paths as text.
 
     >>> overrides({"train.steps": 5})["train.steps"].value
     5
     """
-    if not isinstance(given, Mapping):
-        return settings_from_words(given)
-    texts = {
-        name: os.fspath(value) if isinstance(value, os.PathLike) else value
-        for name, value in given.items()
-    }
-    return {
-        name: value if isinstance(value, Setting) else Setting(value)
-        for name, value in texts.items()
-    }
+    if not isinstance(settings, Mapping):
+        return settings_from_words(settings)
+    by_name = dict[str, Setting]()
+    for name, value in settings.items():
+        if isinstance(value, Setting):
+            by_name[name] = value
+        elif isinstance(value, os.PathLike):
+            by_name[name] = Setting(os.fspath(value))
+        else:
+            by_name[name] = Setting(value)
+    return by_name
 
 
 def flags(values: Mapping[str, Any]) -> Settings:
-    """Return arguments as settings; leave out any that is None, which means not
-    given.
+    """Return arguments as settings; leave out any that is None, which means that it was
+    not given.
     """
-    return overrides(
-        {name: value for name, value in values.items() if value is not None}
-    )
+    present = {name: value for name, value in values.items() if value is not None}
+    return overrides(present)
 
 
 # such as a DataFrame, of which only the class is checked
@@ -129,87 +130,118 @@ def require_types(
     where they are read.
     """
 
-    # a run is given as its folder, and NumPy integers are integers, too
-    def plain(given: object) -> object:
-        if isinstance(given, list | tuple | range):
-            return [plain(each) for each in given]
-        if isinstance(given, Integral) and not isinstance(given, bool):
-            return int(given)
-        return Path(given) if isinstance(given, os.PathLike) else given
-
     for name, hint in get_type_hints(function, localns={"Precision": object}).items():
-        if name in values:
-            try:
-                adapter = TypeAdapter[object](hint, config=_ANY_CLASS)
-                adapter.validate_python(plain(values[name]), strict=True)
-            except ValidationError as error:
-                expected: str = re.sub(
-                    r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint)
-                )
-                what = f"{name} cannot be of this type"
-                advice = f"help(litebert.{function.__name__})"
-                received = f"{values[name]!r:.100} ({type(values[name]).__name__})"
-                raise LitebertError(
-                    "LB-533", what, received=received, expected=expected, next=advice
-                ) from error
+        if name not in values:
+            continue
+        adapter = TypeAdapter[object](hint, config=_ANY_CLASS)
+        try:
+            adapter.validate_python(_plain(values[name]), strict=True)
+        except ValidationError as error:
+            # without the modules of classes
+            expected = re.sub(
+                r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint)
+            )
+            kind = type(values[name]).__name__
+            raise LitebertError(
+                "LB-533",
+                f"{name} cannot be of this type",
+                received=f"{values[name]!r:.100} ({kind})",
+                expected=expected,
+                next=f"help(litebert.{function.__name__})",
+            ) from error
 
 
-def paths(given: Paths) -> list[str]:
+def _plain(value: object) -> object:
+    """Return an argument as a strict check takes it: a run is its folder, and an integer
+    of NumPy is an integer.
+    """
+    if isinstance(value, list | tuple | range):
+        return [_plain(item) for item in value]
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, os.PathLike):
+        return Path(value)
+    return value
+
+
+def paths(one_or_more: Paths) -> list[str]:
     """Return one path or several as a list.
 
     >>> paths("a.txt"), paths(["a.txt", "b.txt"])
     (['a.txt'], ['a.txt', 'b.txt'])
     """
-    found = [
-        os.fspath(path)
-        for path in ([given] if isinstance(given, str | os.PathLike) else given)
-    ]
-    if "" in found:
+    if isinstance(one_or_more, str | os.PathLike):
+        listed = [os.fspath(one_or_more)]
+    else:
+        listed = [os.fspath(path) for path in one_or_more]
+    if "" in listed:
         raise LitebertError(
             "LB-538",
             "a path is empty",
-            received=found,
+            received=listed,
             next="give a file or folder; . is this folder",
         )
-    return found
+    return listed
+
+
+# ---- progress ------------------------------------------------------------------------
+
+FIRST_LINE = 3.0  # seconds until the first line, if stderr is not a terminal
+LINE_EVERY = 10.0  # seconds between two lines
+BAR_EVERY = 0.1  # seconds between two updates of the bar on a terminal
+
+
+@dataclass
+class _Progress:
+    """Counts finished items, and shows them in a bar on a terminal, else in lines."""
+
+    title: str
+    total: int | None
+    is_quiet: bool
+    is_live: bool = field(default_factory=is_terminal)
+    started: float = field(default_factory=time.monotonic)
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        self.due = self.started
+        if not self.is_live:
+            self.due += FIRST_LINE
+
+    def advance(self, number: int) -> None:
+        self.done += number
+        now = time.monotonic()
+        if self.is_quiet or now < self.due:
+            return
+        if self.is_live:
+            self.due = now + BAR_EVERY
+            done = self.done if self.total else 0
+            show_status(done, self.total or 1, self.line())
+        else:
+            self.due = now + LINE_EVERY
+            say(self.line())
+
+    def line(self) -> str:
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        rate = self.done / seconds  # items per second
+        counted = f"{self.done:,}"
+        left = ""
+        if self.total is not None:
+            counted += f"/{self.total:,}"
+            num_left = max(0, self.total - self.done)
+            if num_left and rate:
+                left = f"  left {format_duration(num_left / rate)}"
+        return f"{self.title}  {counted}{left}  {rate:,.0f}/s"
 
 
 @contextmanager
 def progress(
     title: str, *, total: int | None = None, is_quiet: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Yield a function that counts finished items; show them on stderr, in a bar on a
-    terminal, else in lines.
-    """
-    is_live = is_terminal()
-    started = time.monotonic()
-    done = 0
-    due = started + (0 if is_live else 3)  # seconds
-
-    def line() -> str:
-        rate = done / max(time.monotonic() - started, 1e-9)  # items per second
-        rest = max(0, (total or 0) - done)
-        left = f"  left {format_duration(rest / rate)}" if rest and rate else ""
-        return (
-            f"{title}  {done:,}{'' if total is None else f'/{total:,}'}{left} "
-            f" {rate:,.0f}/s"
-        )
-
-    def advance(number: int) -> None:
-        nonlocal done, due
-        done += number
-        if is_quiet or (now := time.monotonic()) < due:
-            return
-        due = now + (0.1 if is_live else 10)
-        (
-            show_status(done if total else 0, total or 1, line())
-            if is_live
-            else say(line())
-        )
-
-    yield advance
-    if is_live and done and not is_quiet:
-        say(line())  # replaces the bar
+    """Yield a function that counts finished items; show them on stderr."""
+    shown = _Progress(title, total, is_quiet)
+    yield shown.advance
+    if shown.is_live and shown.done and not is_quiet:
+        say(shown.line())  # replaces the bar
 
 
 # ---- packaged recipes: TOML files, with comments on data, hardware and results -------
@@ -246,16 +278,16 @@ def recipe_settings(kind: RecipeKind, name: str) -> Settings:
 
 
 def _recipe(name: str, kind: str = "*") -> Path:
-    found = recipes(kind)
-    if name not in found:
+    paths_by_name = recipes(kind)
+    if name not in paths_by_name:
         raise no_such_name(
             "LB-522",
             "no recipe has this name",
             name,
-            found,
+            paths_by_name,
             next="litebert recipes list",
         )
-    return found[name]
+    return paths_by_name[name]
 
 
 def recipes_show(name: str) -> str:
@@ -273,18 +305,17 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     litebert recipes list
     litebert recipes list --json
     """
-    found = dict[str, dict[str, str]]()
+    summaries = dict[str, dict[str, str]]()
     lines = list[str]()
     for kind in ("pretrain", "finetune"):
-        found[kind] = {
-            name: recipes_show(name).splitlines()[0].lstrip("# ")
-            for name in recipes(kind)
-        }
-        lines += [
-            f"{kind}:",
-            *(f"  {name:<16}  {summary}" for name, summary in found[kind].items()),
-        ]
-    return Shown(found, "\n".join(lines))
+        summaries[kind] = {}
+        lines.append(f"{kind}:")
+        for name in recipes(kind):
+            first_line, _, _ = recipes_show(name).partition("\n")
+            summary = first_line.lstrip("# ")
+            summaries[kind][name] = summary
+            lines.append(f"  {name:<16}  {summary}")
+    return Shown(summaries, "\n".join(lines))
 
 
 # ---- all settings, and those of a run ------------------------------------------------
@@ -297,13 +328,13 @@ def config_list(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
     litebert config list
     litebert config list finetune
     """
-    found = list(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
-    width = max(len(row.name) for row in found)
-    lines = [
-        f"{row.name:<{width}}  {row.default:<14}  {row.description} ({row.allowed})"
-        for row in found
-    ]
-    return Shown(found, "\n".join(lines))
+    rows = list(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
+    width = max(len(row.name) for row in rows)
+    lines = list[str]()
+    for row in rows:
+        meaning = f"{row.description} ({row.allowed})"
+        lines.append(f"{row.name:<{width}}  {row.default:<14}  {meaning}")
+    return Shown(rows, "\n".join(lines))
 
 
 class SettingsOfRun(TypedDict):
@@ -318,9 +349,8 @@ def config_show(run: Path) -> Shown[SettingsOfRun]:
     litebert config show runs/mrpc --json
     """
     file = RunFolder.open(run).file
-    origins = {name: file.origins.get(name, "default") for name in file.settings}
-    lines = [
-        f"{name} = {json.dumps(value)}  # {origins[name]}"
-        for name, value in file.settings.items()
-    ]
+    lines = list[str]()
+    for name, value in file.settings.items():
+        origin = file.origins.get(name, "default")
+        lines.append(f"{name} = {json.dumps(value)}  # {origin}")
     return Shown({"settings": file.settings, "origins": file.origins}, "\n".join(lines))
