@@ -34,13 +34,14 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, pool_rows
 from litebert.objectives import PretrainingBatch
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.plugins import TASK_HEADS
-from litebert.tasks.distillation import Distillation, Lesson, Teacher
+from litebert.tasks.distillation import Distillation, Lesson
 from litebert.tasks.finetuning import Finetuning
 from litebert.tasks.heads import PretrainingWork
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.kinds.spans import score_spans
 from litebert.tasks.kinds.text import SingleLabel
 from litebert.tasks.pretraining import Pretraining
+from litebert.tasks.teacher import Teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.loop import training_step
 from litebert.train.run import RunLog, Session

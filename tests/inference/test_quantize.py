@@ -14,7 +14,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.folder import INT8_FILE, read_config, read_folder, start_from
 from litebert.inference.finetuned import quantize
 from litebert.nn import AlbertForPretraining
-from litebert.tasks.distillation import Teacher
+from litebert.tasks.teacher import Teacher
 from litebert.tokenizer import Tokenizer
 from tests.contract import shell
 from tests.networks import save_random

@@ -28,13 +28,14 @@ from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import NO_LABEL, PretrainingBatch
 from litebert.runs import RunFolder, read_metrics
 from litebert.settings import Resolved, resolve
-from litebert.tasks.distillation import Teacher, align, convert
 from litebert.tasks.local_start import OFFSETS, attend_locally, num_local_heads
 from litebert.tasks.pretraining import (
     Pretraining,
     micro_batches,
 )
+from litebert.tasks.student import convert
 from litebert.tasks.task import Loss
+from litebert.tasks.teacher import Teacher, align
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.pretrain import complete, new_network, shape_of_student, task_of
 from litebert.train.sources import Sources

@@ -465,6 +465,12 @@ class PretrainingBatch:
     # (sequences, width), a teacher's, if it has read the texts before
     vectors: Vectors | None = None
 
+    def unmasked_ids(self) -> Ints:
+        """Return the ids as they were before they were masked, shape (tokens,)."""
+        ids: Ints = self.ids.copy()
+        ids[self.masked_positions] = self.masked_ids
+        return ids
+
 
 def collate(sequences: Iterable[MaskedSequence]) -> PretrainingBatch:
     """Lay sequences end to end, the longest first: attention is fastest on neighbors of

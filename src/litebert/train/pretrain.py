@@ -50,15 +50,12 @@ from litebert.settings import (
     expected_value,
     is_typed,
 )
-from litebert.tasks.distillation import (
-    Distillation,
-    Teacher,
-    TeacherVectors,
-    begin_as_teacher,
-)
+from litebert.tasks.distillation import Distillation
 from litebert.tasks.local_start import attend_locally
 from litebert.tasks.pretraining import Pretraining
+from litebert.tasks.student import begin_as_teacher
 from litebert.tasks.task import Task
+from litebert.tasks.teacher import Teacher, TeacherVectors
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, fit_steps
