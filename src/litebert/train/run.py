@@ -10,10 +10,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 from pydantic import JsonValue
@@ -39,24 +40,22 @@ from litebert.settings import Resolved, difference, flatten, plugins_of
 from litebert.system import HANGUP, STOP_SIGNALS
 from litebert.tasks.heads import pretraining_measures
 
-# settings that affect neither the data nor the numbers: a run may resume with other
-# values
+# Settings that affect neither the data nor the numbers: a run may resume with other
+# values. `model.start` is a path; the hash of its weights is in the data of the run, and
+# may not change.
 FREE_SETTINGS = {
-    "train.log_every",
-    "train.save_every",
+    "model.start",
     "train.keep_checkpoints",
     "train.keep_every",
+    "train.loader_workers",
+    "train.log_every",
+    "train.save_every",
 }
-FREE_SETTINGS |= {"train.loader_workers"}
-# a path: the hash of its weights is in the data of the run, and may not change
-FREE_SETTINGS |= {"model.start"}
 # the longest silence before the first and a later line of progress
 FIRST_LINE_SECONDS = 4.0
 LATER_LINE_SECONDS = 30.0
 MOST_MEASURES = 5  # in a line of fine-tuning
 STATUS_SECONDS = 0.2  # between two updates of the progress bar
-
-
 # what differs if only the length of a run does
 LENGTHS = (
     "train.steps",
@@ -65,6 +64,191 @@ LENGTHS = (
     "train.eval_every",
     "optim.warmup_steps",
 )
+
+
+# ---- the lock and the signals of a run -----------------------------------------------
+
+
+@dataclass
+class Session:
+    """A run being trained: where, by which processes, since when, and whether it should
+    stop after the current step.
+    """
+
+    folder: Path
+    world: World = ALONE
+    begun: float = field(default_factory=time.monotonic)
+    signal_number: int = 0  # of the signal that requested a stop
+    parent: int = field(default_factory=os.getppid)
+
+    def should_stop(self) -> bool:
+        """Return whether any process got a signal; processes of torchrun also stop when
+        torchrun is gone.
+        """
+        if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
+            self.signal_number = self.signal_number or HANGUP
+        return self.world.totals(self.signal_number)[0] > 0
+
+    def exit_code(self) -> int:
+        """Return the exit code of a run stopped before its last step: 128 + the signal
+        of a process, or 0.
+        """
+        number = max(self.world.gather(self.signal_number))
+        return 128 + number if number else 0
+
+
+@contextmanager
+def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
+    """Lock the folder of a run, remove what a killed process left in it, and treat a
+    signal as a request to stop.
+    """
+
+    def busy() -> LitebertError:
+        return LitebertError(
+            "LB-504",
+            f"another process is training in {folder}",
+            received=runs.holder_of(folder),
+            next="wait for it, stop it, or choose another --name",
+        )
+
+    opened = Session(folder, world)
+    if not world.is_first:
+        with _stop_on_signals(opened):
+            yield opened
+        return
+    runs.require_run_folder(folder)
+    with files.locked(folder, busy), _stop_on_signals(opened):
+        runs.claim(folder)
+        for place in (folder, folder / "checkpoints", folder / runs.ANSWERS):
+            files.clear_stale(place)
+        yield opened
+
+
+@contextmanager
+def _stop_on_signals(session: Session) -> Iterator[None]:
+    """Note a signal in the session instead of ending the process.
+
+    A second signal has its usual, immediate effect, but not with several processes:
+    their launcher forwards signals that they have already received, and kills them in
+    the end. An ignored signal (SIGHUP under nohup) stays ignored. Outside the main
+    thread no handlers are set, because Python does not allow it.
+    """
+    previous = dict[int, Any]()  # handlers by signal
+    if threading.current_thread() is threading.main_thread():
+        for number in STOP_SIGNALS:
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN:
+                previous[number] = handler
+
+    def request(number: int, _: FrameType | None) -> None:
+        session.signal_number = number
+        if session.world.size == 1:
+            for handled in previous:
+                signal.signal(handled, signal.SIG_DFL)
+
+    try:
+        for number in previous:
+            signal.signal(number, request)
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+# ---- begin or resume -----------------------------------------------------------------
+
+
+def begin(
+    folder: Path,
+    resolved: Resolved[PretrainConfig] | Resolved[FinetuneConfig],
+    *,
+    data: Mapping[str, JsonValue],
+    plugins: Sequence[str] = (),
+    group: Path | None = None,
+    world: World = ALONE,
+) -> bool:
+    """Write run.json for a new run, or check that an old one has the same settings and
+    data; in the first process.
+
+    A new seed of a `group`, the folder of several seeds, must have those of the others,
+    too, except for its seed. `plugins` are those that the run needs besides those that
+    its settings name. Return whether the run is finished, that is, has a model:
+    this is written last.
+    """
+    settings = flatten(resolved.config)
+    _require_an_example_each(settings, world)
+
+    def write_or_check() -> bool:
+        is_new = not runs.is_run(folder)
+        seeds = runs.RunFolder(group).seeds if group is not None else []
+        if is_new and seeds:
+            _require_same(seeds[0], settings, data, FREE_SETTINGS | {"train.seed"})
+        if not is_new:
+            run = runs.RunFolder(folder)
+            _require_same(run, settings, data, FREE_SETTINGS)
+            return run.has_model
+        needed = {*plugins, *plugins_of(resolved.config)}
+        file = runs.RunFile(
+            litebert=litebert.__version__,
+            settings=settings,
+            plugins={name: file_of_plugin(name) for name in sorted(needed)},
+            origins=resolved.origins,
+            data=dict(data),
+            environment=_environment(resolved.config.train),
+        )
+        files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
+        return False
+
+    return bool(world.from_first(write_or_check))
+
+
+def _require_an_example_each(settings: Mapping[str, JsonValue], world: World) -> None:
+    """Raise unless every process has an example in each step, or in each lesson of a
+    distillation.
+    """
+    sizes = ["train.batch_size"]
+    if settings.get("distil.teacher"):
+        sizes.append("distil.texts")
+    for name in sizes:
+        size = int(str(settings[name]))
+        if size < world.size:
+            raise LitebertError(
+                "LB-282",
+                "each process needs at least one example of every step",
+                received=f"{name}={size} for {world.size} processes",
+                next=f"set {name}={world.size}, or start fewer processes",
+            )
+
+
+def _environment(train: TrainConfig) -> dict[str, JsonValue]:
+    """Return what run.json says of the machine."""
+    device = choose_device(train.device)
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "gpu": None if device.is_cpu else device.name,
+    }
+
+
+def _require_same(
+    run: runs.RunFolder,
+    settings: Mapping[str, JsonValue],
+    data: Mapping[str, JsonValue],
+    free: set[str],
+) -> None:
+    """Raise unless a run has these settings, except for those that are `free`, and these
+    data.
+    """
+    differing = list[str]()
+    for text in difference(run.settings, settings):
+        if text.split(":")[0] not in free:
+            differing.append(text)
+    for text in difference(run.file.data, data):
+        differing.append(f"data of {text}")
+    if differing:
+        raise _begun_otherwise(run, settings, differing)
 
 
 def _begun_otherwise(
@@ -117,167 +301,6 @@ def _continuation(run: runs.RunFolder, settings: Mapping[str, JsonValue]) -> str
     else:
         words.append(f"train.steps={settings['train.steps']}")
     return shlex.join(words)
-
-
-# ---- the lock and the signals of a run -----------------------------------------------
-
-
-@dataclass
-class Session:
-    """A run being trained: where, by which processes, since when, and whether it should
-    stop after the current step.
-    """
-
-    folder: Path
-    world: World = ALONE
-    begun: float = field(default_factory=time.monotonic)
-    signal_number: int = 0  # of the signal that requested a stop
-    parent: int = field(default_factory=os.getppid)
-
-    def should_stop(self) -> bool:
-        """Return whether any process got a signal; processes of torchrun also stop when
-        torchrun is gone.
-        """
-        if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
-            self.signal_number = self.signal_number or HANGUP
-        return self.world.totals(self.signal_number)[0] > 0
-
-    def exit_code(self) -> int:
-        """Return the exit code of a run stopped before its last step: 128 + the signal
-        of a process, or 0.
-        """
-        number = max(self.world.gather(self.signal_number))
-        return 128 + number if number else 0
-
-
-@contextmanager
-def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
-    """Lock the folder of a run, remove what a killed process left in it, and treat a
-    signal as a request to stop.
-
-    A second signal has its usual, immediate effect, but not with several processes:
-    their launcher forwards signals that they have already received, and kills them in
-    the end. An ignored signal (SIGHUP under nohup) stays ignored. Outside the main
-    thread no handlers are set, because Python does not allow it.
-    """
-    opened = Session(folder, world)
-    is_main = threading.current_thread() is threading.main_thread()
-    handlers = (
-        {number: signal.getsignal(number) for number in STOP_SIGNALS} if is_main else {}
-    )
-    previous = {
-        number: handler
-        for number, handler in handlers.items()
-        if handler is not signal.SIG_IGN
-    }
-
-    def request(number: int, _: FrameType | None) -> None:
-        opened.signal_number = number
-        for each in previous if world.size == 1 else ():
-            signal.signal(each, signal.SIG_DFL)
-
-    def busy() -> LitebertError:
-        return LitebertError(
-            "LB-504",
-            f"another process is training in {folder}",
-            received=runs.holder_of(folder),
-            next="wait for it, stop it, or choose another --name",
-        )
-
-    if world.is_first:
-        runs.require_run_folder(folder)
-    with files.locked(folder, busy) if world.is_first else nullcontext():
-        try:
-            for number in previous:
-                signal.signal(number, request)
-            if world.is_first:
-                runs.claim(folder)
-                for place in (folder, folder / "checkpoints", folder / runs.ANSWERS):
-                    files.clear_stale(place)
-            yield opened
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-
-# ---- begin or resume -----------------------------------------------------------------
-
-
-def begin(
-    folder: Path,
-    resolved: Resolved[PretrainConfig] | Resolved[FinetuneConfig],
-    *,
-    data: Mapping[str, JsonValue],
-    plugins: Sequence[str] = (),
-    group: Path | None = None,
-    world: World = ALONE,
-) -> bool:
-    """Write run.json for a new run, or check that an old one has the same settings and
-    data; in the first process.
-
-    A new seed of a `group`, the folder of several seeds, must have those of the others,
-    too, except for its seed. `plugins` are those that the run needs besides those that
-    its settings name. Return whether the run is finished, that is, has a model:
-    this is written last.
-    """
-    settings = flatten(resolved.config)
-    for name in (
-        ("train.batch_size", "distil.texts")
-        if settings.get("distil.teacher")
-        else ("train.batch_size",)
-    ):
-        if (size := int(str(settings[name]))) < world.size:
-            what = "each process needs at least one example of every step"
-            received = f"{name}={size} for {world.size} processes"
-            advice = f"set {name}={world.size}, or start fewer processes"
-            raise LitebertError("LB-282", what, received=received, next=advice)
-
-    def write_or_check() -> bool:
-        is_new = not runs.is_run(folder)
-        free = FREE_SETTINGS
-        run = runs.RunFolder(folder)
-        if is_new and group and runs.RunFolder(group).seeds:
-            free = FREE_SETTINGS | {"train.seed"}
-            run = runs.RunFolder(group).seeds[0]
-        # settings and data must be those of the run, except for settings that do not
-        # affect the numbers
-        if runs.is_run(run.folder):
-            binding = [
-                each
-                for each in difference(run.settings, settings)
-                if each.split(":")[0] not in free
-            ]
-            binding += [f"data of {each}" for each in difference(run.file.data, data)]
-            if binding:
-                raise _begun_otherwise(run, settings, binding)
-        if is_new:
-            environment: dict[str, JsonValue] = {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-            }
-            environment |= {
-                "platform": platform.platform(),
-                "threads": torch.get_num_threads(),
-            }
-            device = choose_device(resolved.config.train.device)
-            environment["gpu"] = None if device.is_cpu else device.name
-            given = {
-                "origins": resolved.origins,
-                "data": dict(data),
-                "environment": environment,
-            }
-            needed = {*plugins, *plugins_of(resolved.config)}
-            file = runs.RunFile(
-                litebert=litebert.__version__,
-                settings=settings,
-                plugins={name: file_of_plugin(name) for name in sorted(needed)},
-                **given,
-            )
-            files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
-            return False
-        return run.has_model
-
-    return bool(world.from_first(write_or_check))
 
 
 # ---- threads and models --------------------------------------------------------------
@@ -346,14 +369,12 @@ class RunLog:
         """Report that training begins or resumes after `step`; drop the rows of later
         steps: they will be redone.
         """
-        for line in (
-            runs.truncate_after(self.session.folder, step or -1)
-            if self.session.world.is_first
-            else ()
-        ):
-            self.say(
-                f"line {line} of metrics.jsonl is damaged, moved to {runs.DAMAGED_FILE}"
-            )
+        if self.session.world.is_first:
+            for line in runs.truncate_after(self.session.folder, step or -1):
+                self.say(
+                    f"line {line} of metrics.jsonl is damaged, moved to"
+                    f" {runs.DAMAGED_FILE}"
+                )
         self._since = time.monotonic()
         self._last_step = step
         self.total_steps = total_steps
@@ -368,20 +389,22 @@ class RunLog:
         self.total_steps = total_steps
         now = time.monotonic()
         is_live = is_terminal() and not self.is_quiet
-        if step == self._last_step or now - self._shown <= (
-            STATUS_SECONDS if is_live else self._patience
-        ):
+        silence = STATUS_SECONDS if is_live else self._patience
+        if step == self._last_step or now - self._shown <= silence:
             return
         pace = (now - self._since) / (step - self._last_step)
         left = self._left(step, pace)
-        used = self.device.peak_bytes() / 2**30
-        line = f"step {step}/{total_steps}  left {left}  {used:.1f} GB"
+        line = f"step {step}/{total_steps}  left {left}  {self._memory()}"
         if is_live:
             self._shown = now
             show_status(step, total_steps, line)
         else:
             self.say(line)
             self._patience = LATER_LINE_SECONDS
+
+    def _memory(self) -> str:
+        """Return the peak of the memory that this process has used."""
+        return f"{self.device.peak_bytes() / 2**30:.1f} GB"
 
     def training(
         self,
@@ -393,28 +416,35 @@ class RunLog:
         """Report the steps since the last report: their mean losses and their speed."""
         now = time.monotonic()
         seconds = max(now - self._since, 1e-9)
-        # seconds per step, smoothed: other programs on the machine come and go
+        # Seconds per step, smoothed: other programs on the machine come and go.
         pace = seconds / max(1, step - self._last_step)
-        self._pace = 0.7 * self._pace + 0.3 * pace if self._pace else pace
+        if self._pace:
+            pace = 0.7 * self._pace + 0.3 * pace
+        self._pace = pace
         self._since = now
         self._last_step = step
-        # a resumed run reports steps that were done before, too
+        # `tokens` are all of the run: a resumed one has not read them all by itself
         speed = self.tokens / seconds
         self.tokens = 0
         counts = {"tokens": tokens, "tokens_per_second": round(speed, 1)}
-        share = self._utilisation(speed)
+        of_peak = ""
+        share = self._utilization(speed)
         if share is not None:
             counts["mfu"] = round(share, 4)
+            of_peak = f"  MFU {share:.1%}"
         self._record({"kind": "train", "step": step, **measures, **rates, **counts})
-        of_peak = "" if share is None else f"  MFU {share:.1%}"
-        self.say(
-            f"step {step:>{len(str(self.total_steps))}}/{self.total_steps} "
-            f" {self._words(measures)}  lr {rates['learning_rate']:.2e}  {speed:,.0f}"
-            f" tok/s{of_peak}  left {self._left(step, self._pace)} "
-            f" {self.device.peak_bytes() / 2**30:.1f} GB"
+        width = len(str(self.total_steps))
+        parts = (
+            f"step {step:>{width}}/{self.total_steps}",
+            self._words(measures),
+            f"lr {rates['learning_rate']:.2e}",
+            f"{speed:,.0f} tok/s{of_peak}",
+            f"left {self._left(step, pace)}",
+            self._memory(),
         )
+        self.say("  ".join(parts))
 
-    def _utilisation(self, tokens_per_second: float) -> float | None:
+    def _utilization(self, tokens_per_second: float) -> float | None:
         """Return the model FLOP utilization: the share of the peak in half precision,
         over all processes; None where either is unknown.
         """
@@ -433,9 +463,8 @@ class RunLog:
         self._record({"kind": "eval", "step": step, **measures})
         words = self._words(measures, with_baseline=True)
         self.say(f"step {step}, held out: {words}")
-        if unknown := [
-            name for name, value in measures.items() if not math.isfinite(value)
-        ]:
+        unknown = [name for name in measures if not math.isfinite(measures[name])]
+        if unknown:
             self.note(step, f"not finite at step {step}: {', '.join(unknown)}")
         self.evaluation_seconds = time.monotonic() - begun
         self._since += self.evaluation_seconds
@@ -454,19 +483,18 @@ class RunLog:
             say(text)
 
     def _record(self, row: dict[str, Json]) -> None:
+        """Append a row to metrics.jsonl; only the first process writes."""
         folder = self.session.folder
-        if self.session.world.is_first:
-            if not runs.is_run(folder):
-                again = (
-                    "run the same command again: it starts afresh, or resumes a"
-                    " restored folder"
-                )
-                raise LitebertError(
-                    "LB-543",
-                    f"{folder} was deleted or moved while its run was running",
-                    next=again,
-                )
-            files.append_line(folder / runs.METRICS_FILE, runs.line_of(row))
+        if not self.session.world.is_first:
+            return
+        if not runs.is_run(folder):
+            raise LitebertError(
+                "LB-543",
+                f"{folder} was deleted or moved while its run was running",
+                next="run the same command again: it starts afresh, or resumes a"
+                " restored folder",
+            )
+        files.append_line(folder / runs.METRICS_FILE, runs.line_of(row))
 
     def _left(self, step: int, pace: float) -> str:
         """Return the time to the end; a run by the clock may need more than its time
@@ -474,39 +502,51 @@ class RunLog:
         """
         seconds = pace * (self.total_steps - step)
         if self.ends is None:
-            steps = self.train.steps
             every = self.train.eval_every
-            evaluations = (steps - 1) // every - step // every + 1
-            seconds += evaluations * self.evaluation_seconds
+            num_evaluations = (self.train.steps - 1) // every - step // every + 1
+            seconds += num_evaluations * self.evaluation_seconds
         else:
             by_clock = self.ends - time.monotonic()
-            seconds = by_clock if by_clock > 0 else seconds
+            if by_clock > 0:
+                seconds = by_clock
         return format_duration(seconds) if seconds >= 1 else "<1s"
 
     def _words(self, measures: dict[str, float], *, with_baseline: bool = False) -> str:
-        """Return measures for a line, each beside its value without any learning."""
-        known = [
-            measure
-            for measure in pretraining_measures()
-            if measure.short and measure.name in measures
-        ]
+        """Return measures for a line; a held-out one beside its value without any
+        learning.
+        """
+        words = self._pretraining_words(measures, with_baseline)
+        if not words:
+            words = self._task_words(measures, with_baseline)
+        return ", ".join(words)
+
+    def _pretraining_words(
+        self, measures: dict[str, float], with_baseline: bool
+    ) -> list[str]:
+        """Return the measures that heads of pretraining declare, with their units."""
         words = list[str]()
-        for measure in known:
+        for measure in pretraining_measures():
+            if not measure.short or measure.name not in measures:
+                continue
             text = measure.short.format(measures[measure.name])
             chance = measure.chance
-            if isinstance(chance, str):
+            if isinstance(chance, str):  # the name of the measure that has it
                 chance = measures.get(chance)
             if with_baseline and chance is not None:
                 text += f" ({chance:.1%} without learning)"
             words.append(text)
-        if words:
-            return ", ".join(words)
-        is_said = False
-        for name, value in list(measures.items())[:MOST_MEASURES]:
-            text = f"{name} {value:.4g}"
+        return words
+
+    def _task_words(self, measures: dict[str, float], with_baseline: bool) -> list[str]:
+        """Return the first measures of a fine-tuning; the words `without learning` are
+        written once.
+        """
+        words = list[str]()
+        explanation = " without learning"
+        for name in list(measures)[:MOST_MEASURES]:
+            text = f"{name} {measures[name]:.4g}"
             if with_baseline and name in self.baseline:
-                without = "" if is_said else " without learning"
-                text += f" ({self.baseline[name]:.4g}{without})"
-                is_said = True
+                text += f" ({self.baseline[name]:.4g}{explanation})"
+                explanation = ""
             words.append(text)
-        return ", ".join(words)
+        return words
