@@ -5,7 +5,7 @@ Hub, and the upload.
 import io
 import tomllib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,14 +15,14 @@ from pydantic import TypeAdapter
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.reading.source import find_files, read_lines
-from litebert.reading.tables import Dialect, scan_delimited
+from litebert.reading.source import Source, find_files, read_lines
+from litebert.reading.tables import Dialect, Row, Scanned, scan_delimited
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
 from litebert.tasks.own.cells import number_of
 from litebert.tasks.own.layouts import open_table
 
-# The tasks
+# ---- the tasks -----------------------------------------------------------------------
 #
 # Columns are found by their names in the header. In the authors' files, these are the
 # columns that the official readers take by position (classifier_utils.py L87-553); in
@@ -65,15 +65,12 @@ class GlueTask:
         """
         if self.files:
             return self.files
-        hub = split.replace("dev", "validation")
-        places = (
-            (self.folder, f"{split}.tsv"),
-            (self.name, f"{hub}-*.parquet"),
-            (self.name, f"{hub}.jsonl"),
-        )
-        return tuple(
-            chain.from_iterable((f"{folder}/{name}", name) for folder, name in places)
-        )
+        authors_file = f"{split}.tsv"
+        hub_split = split.replace("dev", "validation")
+        patterns = [f"{self.folder}/{authors_file}", authors_file]
+        for hub_file in (f"{hub_split}-*.parquet", f"{hub_split}.jsonl"):
+            patterns += [f"{self.name}/{hub_file}", hub_file]
+        return tuple(patterns)
 
 
 _TABLE = tomllib.loads(
@@ -81,7 +78,7 @@ _TABLE = tomllib.loads(
 )
 GLUE_TASKS = TypeAdapter(tuple[GlueTask, ...]).validate_python(_TABLE["tasks"])
 
-# Reading
+# ---- reading -------------------------------------------------------------------------
 
 # with a row's number; without one, rows are counted from 0
 ID_COLUMNS = ("index", "id", "idx")
@@ -94,94 +91,147 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
     unchanged.
     """
     if split not in task.splits:
-        advice = f"litebert recipes show {'mnli' if task.name == 'ax' else task.name}"
-        what = f"{task.name} has no split {split}"
-        wanted = f"one of {', '.join(task.splits)}"
-        raise LitebertError("LB-821", what, expected=wanted, next=advice)
+        # the diagnostics `ax` are answered by models of MNLI
+        recipe = "mnli" if task.name == "ax" else task.name
+        raise LitebertError(
+            "LB-821",
+            f"{task.name} has no split {split}",
+            expected=f"one of {', '.join(task.splits)}",
+            next=f"litebert recipes show {recipe}",
+        )
     is_test = split.startswith("test")
     examples = list[TextExample]()
     for source in find_files(folder, task.patterns(split)):
-        is_tsv = source.kind == ".tsv"
-        texts = task.texts if is_tsv else task.hub_texts or task.texts
-        label = task.label if is_tsv else "label"
-        columns = texts if is_test else (*texts, label)
-        # one of the authors' files: tabs between cells, and quotes are literal
-        if is_tsv:
-            header = () if is_test else task.header
-            names = header or next(read_lines(source), (1, ""))[1].split("\t")
-            rows = scan_delimited(
-                source, Dialect("\t", "none"), names, num_headings=int(not header)
-            )
-        else:
-            rows = open_table(Path(source.location)).scan()
-        for number, row in rows:
+        layout = _Layout.of(task, source, is_test=is_test)
+        for number, row in layout.rows():
             if isinstance(row, LitebertError):
-                if is_tsv and task.skips_broken_lines:
+                if layout.is_tsv and task.skips_broken_lines:
                     continue
                 raise row
-            if not {*columns} <= row.keys():
-                what = (
-                    f"{source.place(number)}: these are not the columns of {task.name}"
-                )
-                asked = f"columns that include {', '.join(columns)}"
-                advice = f"give the folder that holds {task.folder}, or its files"
-                raise LitebertError(
-                    "LB-822", what, received=", ".join(row), expected=asked, next=advice
-                )
-            for name in texts:
-                if not isinstance(row[name], str):
-                    what = f"{source.place(number)}: {name} is not text"
-                    raise LitebertError("LB-824", what, received=row[name], next=AGAIN)
-            first, *second = (str(row[name]) for name in texts)
-            key = str(
-                next((row[name] for name in ID_COLUMNS if name in row), len(examples))
-            )
-            answer = None if is_test else _label(task, row[label], is_tsv=is_tsv)
-            if answer is None and not is_test:
-                what = f"{source.place(number)}: not a label of {task.name}"
-                spelt = task.spellings if is_tsv else task.labels
-                asked = (
-                    f"one of {', '.join(spelt)}"
-                    if spelt
-                    else f"a score from 0 to {HIGHEST_SCORE}"
-                )
-                raise LitebertError(
-                    "LB-825", what, received=str(row[label]), expected=asked, next=AGAIN
-                )
-            examples.append(
-                TextExample(key, first, second[0] if second else None, answer)
-            )
+            place = source.place(number)
+            examples.append(layout.example(row, place, len(examples)))
     return examples
 
 
-def _label(task: GlueTask, value: object, *, is_tsv: bool) -> int | float | None:
+@dataclass(frozen=True)
+class _Layout:
+    """How a file of a task is written: as the authors did, or as the Hub does."""
+
+    task: GlueTask
+    source: Source
+    is_tsv: bool  # one of the authors' files
+    texts: tuple[str, ...]  # columns
+    label: str | None  # the column; None: a test file without labels
+
+    @classmethod
+    def of(cls, task: GlueTask, source: Source, *, is_test: bool) -> "_Layout":
+        is_tsv = source.kind == ".tsv"
+        texts = task.texts
+        label: str | None = task.label
+        if not is_tsv:
+            texts = task.hub_texts or task.texts
+            label = "label"
+        if is_test:
+            label = None
+        return cls(task, source, is_tsv, texts, label)
+
+    def rows(self) -> Iterator[Scanned]:
+        if not self.is_tsv:
+            return open_table(Path(self.source.location)).scan()
+        header: Sequence[str] = () if self.label is None else self.task.header
+        names = header
+        if not header:
+            _, first_line = next(read_lines(self.source), (1, ""))
+            names = first_line.split("\t")
+        # tabs between cells, and quotes are literal
+        dialect = Dialect("\t", "none")
+        num_headings = 0 if header else 1
+        return scan_delimited(self.source, dialect, names, num_headings=num_headings)
+
+    def example(self, row: Row, place: str, number: int) -> TextExample:
+        """Return a row as an example; `number` is its id if the row has none."""
+        self._require_columns(row, place)
+        first, *others = (str(row[name]) for name in self.texts)
+        second = others[0] if others else None
+        key: object = number
+        for name in reversed(ID_COLUMNS):
+            key = row.get(name, key)
+        label = None
+        if self.label is not None:
+            label = self._label(row[self.label], place)
+        return TextExample(str(key), first, second, label)
+
+    def _require_columns(self, row: Row, place: str) -> None:
+        columns = [*self.texts]
+        if self.label is not None:
+            columns.append(self.label)
+        if not row.keys() >= {*columns}:
+            raise LitebertError(
+                "LB-822",
+                f"{place}: these are not the columns of {self.task.name}",
+                received=", ".join(row),
+                expected=f"columns that include {', '.join(columns)}",
+                next=f"give the folder that holds {self.task.folder}, or its files",
+            )
+        for name in self.texts:
+            if not isinstance(row[name], str):
+                raise LitebertError(
+                    "LB-824",
+                    f"{place}: {name} is not text",
+                    received=row[name],
+                    next=AGAIN,
+                )
+
+    def _label(self, cell: object, place: str) -> int | float:
+        label = label_of(self.task, cell, is_tsv=self.is_tsv)
+        if label is not None:
+            return label
+        names = self.task.spellings if self.is_tsv else self.task.labels
+        expected = f"a score from 0 to {HIGHEST_SCORE}"
+        if names:
+            expected = f"one of {', '.join(names)}"
+        raise LitebertError(
+            "LB-825",
+            f"{place}: not a label of {self.task.name}",
+            received=str(cell),
+            expected=expected,
+            next=AGAIN,
+        )
+
+
+def label_of(task: GlueTask, cell: object, *, is_tsv: bool) -> int | float | None:
     """Return a score, or the index of a label: from the authors' spelling in any case,
-    or the Hub's name or number.
+    or the Hub's name or number; None for anything else.
 
     No other spelling is accepted in the authors' files: the files of RTE have the
     columns of WNLI, but words where WNLI has digits.
     """
-    names = task.spellings if is_tsv else task.labels
     if not task.labels:
-        score = number_of(value)
-        return score if score is not None and 0 <= score <= HIGHEST_SCORE else None
-    if isinstance(value, str):
-        return names.index(value.lower()) if value.lower() in names else None
-    hub_names = task.hub_labels or names
-    return (
-        names.index(hub_names[value])
-        if isinstance(value, int) and 0 <= value < len(hub_names)
-        else None
-    )
+        score = number_of(cell)
+        is_score = score is not None and 0 <= score <= HIGHEST_SCORE
+        return score if is_score else None
+    names = task.spellings if is_tsv else task.labels
+    name = cell
+    if isinstance(cell, int):
+        hub_names = task.hub_labels or names
+        if not 0 <= cell < len(hub_names):
+            return None
+        name = hub_names[cell]
+    if isinstance(name, str) and name.lower() in names:
+        return names.index(name.lower())
+    return None
 
 
-# The leaderboard
+# ---- the leaderboard -----------------------------------------------------------------
 
-SUBMISSION_FILES = tuple(
-    f"{name}.tsv"
-    for task in GLUE_TASKS
-    for name in (("MNLI-m", "MNLI-mm") if task.name == "mnli" else (task.folder,))
-)
+
+def _submission_files(task: GlueTask) -> list[str]:
+    if task.name == "mnli":
+        return ["MNLI-m.tsv", "MNLI-mm.tsv"]
+    return [f"{task.folder}.tsv"]
+
+
+SUBMISSION_FILES = tuple(chain.from_iterable(map(_submission_files, GLUE_TASKS)))
 
 
 def submission(
@@ -191,19 +241,19 @@ def submission(
     answers: Sequence[Scores],
 ) -> dict[str, str]:
     """Return the answers as a file for gluebenchmark.com, by its name."""
-    suffix = (
-        "-m"
-        if split.endswith("_matched")
-        else "-mm"
-        if split.endswith("_mismatched")
-        else ""
-    )
+    suffix = ""
+    if split.endswith("_matched"):
+        suffix = "-m"
+    elif split.endswith("_mismatched"):
+        suffix = "-mm"
     lines = ["index\tprediction\n"]
     for example, answer in zip(examples, answers, strict=True):
-        score = f"{min(max(answer.values[0], 0.0), HIGHEST_SCORE):.3f}"
-        lines.append(
-            f"{example.id}\t{task.spellings[answer.best] if task.labels else score}\n"
-        )
+        if task.labels:
+            prediction = task.spellings[answer.best]
+        else:
+            score = min(max(answer.values[0], 0.0), HIGHEST_SCORE)
+            prediction = f"{score:.3f}"
+        lines.append(f"{example.id}\t{prediction}\n")
     return {f"{task.folder}{suffix}.tsv": "".join(lines)}
 
 
@@ -211,11 +261,13 @@ def glue_zip(files: Mapping[str, str]) -> bytes:
     """Pack the files of all tasks, by name, into the archive to upload; the leaderboard
     requires all.
     """
-    if missing := [name for name in SUBMISSION_FILES if name not in files]:
-        what = "the GLUE leaderboard requires all tasks"
-        advice = "answer the test data of the missing ones, too"
+    missing = [name for name in SUBMISSION_FILES if name not in files]
+    if missing:
         raise LitebertError(
-            "LB-826", what, received=f"no {', '.join(missing)}", next=advice
+            "LB-826",
+            "the GLUE leaderboard requires all tasks",
+            received=f"no {', '.join(missing)}",
+            next="answer the test data of the missing ones, too",
         )
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -233,21 +285,15 @@ def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
         problem_type=problem,
         compares_texts=len(task.texts) == 2,
     )
-    dev, test = (
-        tuple(split for split in task.splits if split.startswith(side))
-        for side in ("dev", "test")
-    )
-    read = partial(read_glue, task)
-    write = partial(submission, task)
     family: TextClassification = head.family()
     return Dataset(
         task.name,
         family,
-        read,
+        partial(read_glue, task),
         task.key_measure,
-        write,
-        dev_splits=dev,
-        test_splits=test,
+        partial(submission, task),
+        dev_splits=tuple(name for name in task.splits if name.startswith("dev")),
+        test_splits=tuple(name for name in task.splits if name.startswith("test")),
     )
 
 

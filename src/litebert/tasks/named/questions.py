@@ -4,10 +4,10 @@ RACE, whole and in parts.
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -31,11 +31,13 @@ from litebert.tasks.kinds.spans import (
     SpanAnswering,
     SpanExample,
 )
+from litebert.tasks.kinds.spans.answers import ProposedSpan
 from litebert.tasks.kinds.text import Scores
 
-# What files contain: questions of SQuAD, passages of RACE; predictions
-
 LETTERS = "ABCD"  # of the options of RACE
+
+
+# ---- what files contain --------------------------------------------------------------
 
 
 class _Part(BaseModel):
@@ -72,12 +74,13 @@ class _Passage(_Part):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        sizes = len(self.questions), len(self.options), len(self.answers)
-        if len({*sizes}) > 1:
+        num_questions = len(self.questions)
+        num_options = len(self.options)
+        num_answers = len(self.answers)
+        if not num_questions == num_options == num_answers:
             raise ValueError(
-                "as many questions as options and answers, not {}, {} and {}".format(
-                    *sizes
-                )
+                "as many questions as options and answers, not"
+                f" {num_questions}, {num_options} and {num_answers}"
             )
         for options, answer in zip(self.options, self.answers, strict=True):
             if not LETTERS.index(answer) < len(options) <= len(LETTERS):
@@ -103,19 +106,16 @@ def validate(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Par
     try:
         return kind.validate_python(row)
     except ValidationError as error:
-        given = error.errors()[0]["input"]
-        advice = "correct it, or choose the file that was meant"
-        fault = f"{place}: not {what}"
         raise LitebertError(
             "LB-801",
-            fault,
-            received=given,
+            f"{place}: not {what}",
+            received=error.errors()[0]["input"],
             expected=describe_invalid(error),
-            next=advice,
+            next="correct it, or choose the file that was meant",
         ) from error
 
 
-# SQuAD: the files
+# ---- SQuAD: questions ----------------------------------------------------------------
 
 
 def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
@@ -126,72 +126,88 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
     examples = list[SpanExample]()
     is_version_2 = False
     for number, row in scan_json(source):
-        one = validate(_QUESTION, row, source.place(number), "a question of SQuAD")
-        found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
-        answers = spans.gold_answers(
-            one.context, found, f"{source.name}, question {one.id}"
-        )
-        # An empty list means "no answer", unless is_impossible=false says that the
-        # answer is merely unknown.
-        is_empty_list = one.answers is not None and one.is_impossible is None
-        known = answers if answers or one.is_impossible or is_empty_list else None
-        examples.append(SpanExample(one.id, one.question, one.context, known))
-        is_version_2 = is_version_2 or one.is_impossible is not None
+        place = source.place(number)
+        question = validate(_QUESTION, row, place, "a question of SQuAD")
+        examples.append(_squad_example(question, source.name))
+        is_version_2 = is_version_2 or question.is_impossible is not None
     for key, count in Counter(example.id for example in examples).items():
         if count > 1:
-            what = f"{source.name}: {count} questions have the same id"
-            advice = "answers are listed by id: give each question its own"
-            raise LitebertError("LB-803", what, received=key, next=advice)
+            raise LitebertError(
+                "LB-803",
+                f"{source.name}: {count} questions have the same id",
+                received=key,
+                next="answers are listed by id: give each question its own",
+            )
     return examples, is_version_2
+
+
+def _squad_example(question: _Question, file: str) -> SpanExample:
+    """Return a question with its answers: None if they are unknown, none if it has no
+    answer.
+    """
+    spots = [(answer.text, answer.answer_start) for answer in question.answers or ()]
+    where = f"{file}, question {question.id}"
+    answers = spans.gold_answers(question.context, spots, where)
+    # An empty list means "no answer", unless is_impossible=false says that the answer
+    # is merely unknown.
+    is_empty_list = question.answers is not None and question.is_impossible is None
+    are_known = answers or question.is_impossible or is_empty_list
+    return SpanExample(
+        question.id,
+        question.question,
+        question.context,
+        answers if are_known else None,
+    )
 
 
 def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
     """Read the questions of train or dev from train-v1.1.json and so on, plain or
     compressed, or of a single file.
     """
-    source = (
-        find_file(folder)
-        if folder.is_file()
-        else find_files(folder, [f"{split}-v{version}.json"])[0]
-    )
-    return read_squad(source)[0]
+    if folder.is_file():
+        source = find_file(folder)
+    else:
+        source = find_files(folder, [f"{split}-v{version}.json"])[0]
+    examples, _ = read_squad(source)
+    return examples
 
 
-# SQuAD: what the official scripts write and print
+# ---- SQuAD: what the official scripts write and print --------------------------------
 
 
 def submission(
     _: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
 ) -> dict[str, str]:
     """Write predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
-    ids = [example.id for example in examples]
-    answers = spans.tune_threshold(examples, answers)
-    names = ("text", "probability", "start_log_prob", "end_log_prob")
-    n_best = [
-        [
-            dict(
-                zip(
-                    names,
-                    (x.text, x.probability, x.start_score, x.end_score),
-                    strict=True,
-                )
-            )
-            for x in answer.n_best
-        ]
-        for answer in answers
-    ]
-    files: dict[str, object] = {
-        "predictions.json": {
-            key: answer.text for key, answer in zip(ids, answers, strict=True)
-        },
-        "nbest_predictions.json": dict(zip(ids, n_best, strict=True)),
+    texts = dict[str, str]()
+    n_best = dict[str, list[dict[str, object]]]()
+    nulls = dict[str, float]()
+    tuned = spans.tune_threshold(examples, answers)
+    for example, answer in zip(examples, tuned, strict=True):
+        texts[example.id] = answer.text
+        n_best[example.id] = [_n_best_entry(span) for span in answer.n_best]
+        if answer.null_score is not None:
+            nulls[example.id] = answer.null_score
+    files = {
+        "predictions.json": _as_json(texts),
+        "nbest_predictions.json": _as_json(n_best),
     }
-    nulls = {key: answer.null_score for key, answer in zip(ids, answers, strict=True)}
-    if None not in nulls.values():
-        files["null_odds.json"] = nulls
+    if len(nulls) == len(texts):
+        files["null_odds.json"] = _as_json(nulls)
+    return files
+
+
+def _n_best_entry(span: ProposedSpan) -> dict[str, object]:
     return {
-        name: json.dumps(content, indent=4) + "\n" for name, content in files.items()
+        "text": span.text,
+        "probability": span.probability,
+        "start_log_prob": span.start_score,
+        "end_log_prob": span.end_score,
     }
+
+
+def _as_json(content: object) -> str:
+    return json.dumps(content, indent=4) + "\n"
 
 
 def score_predictions(
@@ -207,56 +223,74 @@ def score_predictions(
     source = find_file(dataset)
     examples, is_version_2 = read_squad(source)
     if null_odds is not None and not is_version_2:
-        what = (
-            f"no question in {source.name} has is_impossible, so they are scored as"
-            " SQuAD 1.1, without null scores"
-        )
-        raise LitebertError("LB-810", what, next="omit --null-odds")
-    wanted = spans.gold(examples)
-    given = read_json(find_file(predictions))
-    found = validate(_TEXTS, given, str(predictions), "question id to answer")
-    if wanted.keys().isdisjoint(found):
-        received, asked = (
-            f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted)
-        )
-        what = (
-            f"{predictions} answers none of the questions in {source.name} that have a"
-            " known answer"
-        )
-        advice = "choose the file of questions that the predictions were made for"
         raise LitebertError(
-            "LB-809", what, received=received, expected=asked, next=advice
+            "LB-810",
+            f"no question in {source.name} has is_impossible, so they are scored as"
+            " SQuAD 1.1, without null scores",
+            next="omit --null-odds",
         )
-    if missing := [key for key in wanted if key not in found]:
-        consequence = "are left out" if is_version_2 else "count as wrong"
-        shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
-        say(
-            f"{len(missing):,} of {len(wanted):,} questions have no prediction and"
-            f" {consequence}: {shown}"
-        )
-    unanswered = {"unanswered": len(missing)}
-    if null_odds is None:
-        measures = squad2_measures if is_version_2 else squad1_measures
-        return measures(wanted, found) | unanswered
-    nulls = validate(
-        _NUMBERS,
-        read_json(find_file(Path(null_odds))),
-        str(null_odds),
-        "question id to number",
-    )
-    if lacking := [key for key in wanted if key in found and key not in nulls]:
-        what = f"{null_odds} lacks the scores of questions that are answered"
-        received = f"no null score for {lacking[0]}"
-        advice = "write both files in one go, or omit --null-odds"
-        raise LitebertError("LB-810", what, received=received, next=advice)
-    return (
-        squad2_measures(wanted, found, nulls)
-        | threshold_measures(wanted, found, nulls)
-        | unanswered
+    gold = spans.gold(examples)
+    rows = read_json(find_file(predictions))
+    texts = validate(_TEXTS, rows, str(predictions), "question id to answer")
+    _require_same_questions(predictions, texts, source, gold)
+    missing = [key for key in gold if key not in texts]
+    if missing:
+        _say_missing(missing, len(gold), is_version_2=is_version_2)
+
+    nulls = None
+    if null_odds is not None:
+        nulls = _read_null_odds(Path(null_odds), gold.keys() & texts.keys())
+    of_version_2 = partial(squad2_measures, null_scores=nulls)
+    measure = of_version_2 if is_version_2 else squad1_measures
+    measures = measure(gold, texts)
+    if nulls is not None:
+        measures |= threshold_measures(gold, texts, nulls)
+    return measures | {"unanswered": len(missing)}
+
+
+def _require_same_questions(
+    predictions: Path, texts: Mapping[str, str], source: Source, gold: Mapping[str, Any]
+) -> None:
+    """Raise if predictions are about none of the questions of a file."""
+    if not gold.keys().isdisjoint(texts):
+        return
+    raise LitebertError(
+        "LB-809",
+        f"{predictions} answers none of the questions in {source.name} that have a"
+        " known answer",
+        received=f"ids such as {next(iter(texts), 'none')}",
+        expected=f"ids such as {next(iter(gold), 'none')}",
+        next="choose the file of questions that the predictions were made for",
     )
 
 
-# RACE: examinations for middle and high schools (research use only)
+def _say_missing(missing: Sequence[str], total: int, *, is_version_2: bool) -> None:
+    consequence = "are left out" if is_version_2 else "count as wrong"
+    shown = ", ".join(missing[:3])
+    if len(missing) > 3:
+        shown += ", …"
+    say(
+        f"{len(missing):,} of {total:,} questions have no prediction and"
+        f" {consequence}: {shown}"
+    )
+
+
+def _read_null_odds(file: Path, answered: Set[str]) -> dict[str, float]:
+    """Return the null score of each question; all that are answered must have one."""
+    rows = read_json(find_file(file))
+    nulls = validate(_NUMBERS, rows, str(file), "question id to number")
+    lacking = sorted(answered - nulls.keys())
+    if not lacking:
+        return nulls
+    raise LitebertError(
+        "LB-810",
+        f"{file} lacks the scores of questions that are answered",
+        received=f"no null score for {lacking[0]}",
+        next="write both files in one go, or omit --null-odds",
+    )
+
+
+# ---- RACE: examinations for middle and high schools (research use only) --------------
 
 
 def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExample]:
@@ -266,44 +300,50 @@ def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExa
     all.txt, or the parent of that; or it has a file such as dev-middle.jsonl for each
     split and group.
     """
-    examples = []
+    examples = list[ChoiceExample]()
     for group in groups:
-        inside = [f"{split}/{group}/{name}" for name in ("all.txt", "*.txt")]
-        for source in find_files(
-            folder,
-            [*(f"RACE/{path}" for path in inside), *inside, f"{split}-{group}.jsonl"],
-        ):
+        for source in find_files(folder, _race_files(split, group)):
             for number, row in scan_json_lines(source):
-                passage = validate(
-                    _PASSAGE, row, source.place(number), "a passage of RACE"
-                )
-                rows = zip(
-                    passage.questions, passage.options, passage.answers, strict=True
-                )
-                for index, (question, options, answer) in enumerate(rows):
-                    key = f"{passage.id}-{index}"
-                    right = LETTERS.index(answer)
-                    examples.append(
-                        ChoiceExample(
-                            key, passage.article, question, tuple(options), right, group
-                        )
-                    )
+                place = source.place(number)
+                passage = validate(_PASSAGE, row, place, "a passage of RACE")
+                examples += _race_examples(passage, group)
     return examples
+
+
+def _race_files(split: str, group: str) -> list[str]:
+    inside = [f"{split}/{group}/all.txt", f"{split}/{group}/*.txt"]
+    below = [f"RACE/{path}" for path in inside]
+    return [*below, *inside, f"{split}-{group}.jsonl"]
+
+
+def _race_examples(passage: _Passage, group: str) -> Iterator[ChoiceExample]:
+    rows = zip(passage.questions, passage.options, passage.answers, strict=True)
+    for number, (question, options, answer) in enumerate(rows):
+        yield ChoiceExample(
+            f"{passage.id}-{number}",
+            passage.article,
+            question,
+            tuple(options),
+            LETTERS.index(answer),
+            group,
+        )
 
 
 def race_submission(
     name: str, split: str, examples: Sequence[ChoiceExample], answers: Sequence[Scores]
 ) -> dict[str, str]:
     """Write the letter of each answer by the id of its question."""
-    letters = {
-        example.id: LETTERS[answer.best]
-        for example, answer in zip(examples, answers, strict=True)
-    }
+    letters = dict[str, str]()
+    for example, answer in zip(examples, answers, strict=True):
+        letters[example.id] = LETTERS[answer.best]
     return {f"{name}-{split}.json": json.dumps(letters, indent=2) + "\n"}
 
 
-SQUAD = {
-    name: Dataset(
+# ---- the data sets -------------------------------------------------------------------
+
+
+def _squad(name: str, version: str, family: SpanAnswering) -> Dataset[Any, Any]:
+    return Dataset(
         name,
         family,
         partial(read_split, version),
@@ -311,22 +351,24 @@ SQUAD = {
         submission,
         test_splits=(),
     )
-    for name, version, family in (
-        ("squad", "1.1", SpanAnswering()),
-        ("squad2", "2.0", ConditionalSpanAnswering()),
-    )
-}
-RACE = {
-    name: Dataset(
+
+
+def _race(name: str, *groups: str) -> Dataset[Any, Any]:
+    return Dataset(
         name,
         MultipleChoice(),
         partial(read_race, groups),
         "accuracy",
         partial(race_submission, name),
     )
-    for name, *groups in (
-        ("race", "middle", "high"),
-        ("race-middle", "middle"),
-        ("race-high", "high"),
-    )
+
+
+SQUAD = {
+    "squad": _squad("squad", "1.1", SpanAnswering()),
+    "squad2": _squad("squad2", "2.0", ConditionalSpanAnswering()),
+}
+RACE = {
+    "race": _race("race", "middle", "high"),
+    "race-middle": _race("race-middle", "middle"),
+    "race-high": _race("race-high", "high"),
 }
