@@ -180,9 +180,10 @@ def assert_alike(alone: Path, other: Path) -> None:
         for each in (expected, row):
             each.pop("tokens_per_second", None)
         assert row.pop("kind") == expected.pop("kind")
-        # the first steps of a student are steep: what rounds differently in one grows
-        # in the next
-        near = 1e-4 if "vector_error" in row and row["step"] != 1 else 1e-6
+        # Sums over processes are rounded in another order than those of one, by 1e-6
+        # after a few steps. The first steps of a student are steep: what rounds
+        # differently in one grows in the next.
+        near = 1e-4 if "vector_error" in row and row["step"] != 1 else 1e-5
         assert row == pytest.approx(expected, rel=near, abs=3e-7)
 
 
