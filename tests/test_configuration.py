@@ -176,3 +176,20 @@ def test_an_entry_of_a_table_is_set_by_its_name() -> None:
     words += ["model.start=x", "data.folder=y"]
     config = resolve(FinetuneConfig, settings_from_words(words)).config
     assert config.task.settings == {"width": 4, "depth": 2}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("optim.lr", "optim.learning_rate"),
+        ("optim.wd", "optim.weight_decay"),
+        ("train.learning_rate", "optim.learning_rate"),
+        ("train.num_steps", "train.steps"),
+    ],
+)
+def test_a_setting_by_the_name_that_others_give_it_is_answered_with_ours(
+    typed: str, meant: str
+) -> None:
+    with pytest.raises(LitebertError, match="LB-103") as caught:
+        resolve(PretrainConfig, CORPUS, {typed: Setting(1, "test")})
+    assert caught.value.expected == f"did you mean {meant}?"

@@ -2,6 +2,7 @@
 its origin.
 """
 
+import difflib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from litebert.config import ContradictionError, Options, Weight, preset
-from litebert.errors import LitebertError, no_such_name
+from litebert.errors import LitebertError
 from litebert.files import Json, read_capped
 from litebert.plugins import NameIn, Registry, plugins_used
 
@@ -163,7 +164,43 @@ def _require_known(merged: Settings, known: Sequence[str], listing: str) -> None
     for key, setting in merged.items():
         if key not in known:
             what = f"there is no setting {key} (from {setting.origin})"
-            raise no_such_name("LB-103", what, key, known, next=listing)
+            raise LitebertError(
+                "LB-103",
+                what,
+                received=key,
+                expected=_likely_setting(key, known),
+                next=listing,
+            )
+
+
+def _likely_setting(key: str, known: Sequence[str]) -> str:
+    """Return a hint at the setting that was meant.
+
+    Within its section, initials count, and the name without the section is compared:
+    whole names are alike by their sections alone.
+
+    >>> _likely_setting("optim.lr", ["optim.learning_rate", "optim.clip_norm"])
+    'did you mean optim.learning_rate?'
+    """
+    almost = difflib.get_close_matches(key, known, n=1, cutoff=0.9)
+    if almost:
+        return f"did you mean {almost[0]}?"
+    section, _, name = key.rpartition(".")
+    of_section = dict[str, str]()
+    for setting in known:
+        its_section, _, its_name = setting.rpartition(".")
+        if its_name == name:  # in another section
+            return f"did you mean {setting}?"
+        if section in ("", its_section):
+            of_section[its_name] = setting
+    for its_name, setting in of_section.items():
+        words = its_name.split("_")
+        if len(words) > 1 and name == "".join(word[0] for word in words):
+            return f"did you mean {setting}?"
+    near = difflib.get_close_matches(name, of_section, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {of_section[near[0]]}?"
+    return f"one of {', '.join(sorted(of_section.values() or known))}"
 
 
 def _expand_preset(merged: Settings) -> Settings:

@@ -1,6 +1,7 @@
 """What a report says of answers: confusions, calibration, the worst errors."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,16 @@ def test_twenty_errors_are_shown(tmp_path: Path) -> None:
 def test_a_text_is_cut_beyond_its_limit_only() -> None:
     assert shorten("abcd", 4) == "abcd"
     assert shorten("abcde", 4) == "abcd…"
+
+
+def test_cosines_are_judged_by_their_ranks(tmp_path: Path) -> None:
+    """Cosines have another scale than scores: the order alone counts."""
+    answers = (("5", "0.2"), ("1", "0.3"), ("3", "0.4"), ("4", "0.9"))
+    rows = [
+        replace(row(number, expected, answer, confidence=None), score=None)
+        for number, (expected, answer) in enumerate(answers)
+    ]
+    (table,) = sections(tmp_path, rows, ["cosine"])["Worst errors"].tables
+    assert table.rows[0][:2] == ("000", "4, 1")
+    assert {cells[1] for cells in table.rows[1:]} == {"1, 2", "2, 3", "3, 4"}
+    assert "farthest from their place" in table.title

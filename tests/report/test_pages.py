@@ -531,7 +531,7 @@ def test_a_start_from_the_vectors_stands_beside_what_training_made_of_it(
     result["first"] = {"step": 0, "accuracy": 0.72}
     result["kept"] = "best"
     write_json(run / "result.json", result)
-    columns = "Start, a regression on the vectors Without learning"
+    columns = "At the start Without learning"
     present = [
         f"{columns} accuracy, key measure 0.7000 0.7500 0.7200 0.7500 f1",
         "highest accuracy of 2 (best/ and model/)",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import litebert as package
 from litebert.reading.findings import Finding
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -46,7 +47,10 @@ ODD = f"\ufeff{HEAD}{GOOD},a\n  ,b\nlost \ufffd here,a\n"
 ODD_LABELS = "".join(
     f"row {n},{('good', 'Good', 'bad', 'good;bad', 'N/A')[n % 5]}\n" for n in range(50)
 )
-OF_ODD_LABELS = ["joined labels | 10 |  | good;bad", "doubtful label | 30 |  | Good"]
+OF_ODD_LABELS = [
+    "joined labels | 10 | line 5 | good;bad",
+    "doubtful label | 20 |  | N/A",
+]
 ELSEWHERE = (
     '{"question": "?", "context": "Me.", "answers": [{"text": "%s", "answer_start":'
     " 0}]}\n" * 3 % ("Me", "You", "Him")
@@ -75,7 +79,7 @@ FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
     "many rare labels": (
         "a.csv",
         HEAD + GOOD + "one more,c\nanother,d\n",
-        ["rare label | 2 |  | c: 1"],
+        ["rare label | 2 | line 42; line 43 | c: 1"],
     ),
     "odd labels": ("a.csv", HEAD + ODD_LABELS, OF_ODD_LABELS),
     "one label": (
@@ -245,3 +249,17 @@ def test_texts_that_belong_together_need_no_labels(tmp_path: Path) -> None:
     report = check_files(path)
     assert "matches" in report.guessed[2]
     assert report.findings == ()
+
+
+def test_the_plan_of_a_training_doubts_labels_that_look_alike_or_joined(
+    write: Write,
+) -> None:
+    labels = ("Billing", "Delivery", "billing", "Billing,Delivery")
+    rows = [f'row {n},"{labels[n % 4 if n > 20 else n % 2]}"' for n in range(60)]
+    run = package.finetune(
+        write("a.csv", "text,label\n" + "\n".join(rows)), dry_run=True
+    )
+    assert run.plan is not None
+    assert "label billing (10) looks like Billing (20)" in run.plan.text
+    assert "1 of the labels join others (Billing,Delivery)" in run.plan.text
+    assert "--problem multi-label" in run.plan.text

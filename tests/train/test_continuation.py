@@ -36,3 +36,21 @@ def test_the_next_command_trains_a_fine_tuned_model_further(
     with pytest.raises(LitebertError, match=r"LB-505(.|\n)*repeat the first") as caught:
         other = longer | {"train.seed": 7}
         litebert.finetune("a.csv", settings=other, quiet=True, **given)
+
+
+def test_a_table_that_was_corrected_since_is_named_with_another_name_for_the_run(
+    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"row number {n};{'ab'[n % 2]}" for n in range(24)]
+    table = Path("a.csv")
+    table.write_text("text;label\n" + "\n".join(rows), "utf-8")
+    settings = {"train.steps": 1, "train.batch_size": 4}
+    litebert.finetune(table, model=small_model, settings=settings, quiet=True)
+    table.write_text(table.read_text("utf-8").replace("number 3;b", "number 3;a"))
+    with pytest.raises(LitebertError, match="LB-505") as caught:
+        litebert.finetune(table, model=small_model, settings=settings, quiet=True)
+    said = str(caught.value)
+    assert "a.csv has changed since" in said
+    assert "--name a-2" in caught.value.next
+    assert len(said) < 600  # no hashes

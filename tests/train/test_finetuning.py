@@ -230,7 +230,7 @@ def test_a_run_of_other_data_or_another_start_is_not_resumed(
     ):
         (place / name).write_bytes((place / name).read_bytes().replace(old, new))
         with pytest.raises(
-            LitebertError, match=r"LB-505[\s\S]*data of (dev hash|shape of the start)"
+            LitebertError, match=r"LB-505[\s\S]*values of (dev hash|shape of the start)"
         ):
             finetune(resolved, tmp_path / "run", is_quiet=True)
         shutil.copy(films / name, place / name)
@@ -238,7 +238,9 @@ def test_a_run_of_other_data_or_another_start_is_not_resumed(
         ModelFolder(AlbertForPretraining(read_folder(place / "start").network.config)),
         place / "start",
     )
-    with pytest.raises(LitebertError, match=r"LB-505[\s\S]*data of start: "):
+    with pytest.raises(
+        LitebertError, match=r"LB-505[\s\S]*its start model[\s\S]*values of start "
+    ):
         finetune(resolved, tmp_path / "run", is_quiet=True)
 
 

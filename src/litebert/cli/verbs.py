@@ -101,7 +101,9 @@ class Bulk:
         "Column of a CSV, JSONL or Parquet file, [ROLE=]NAME.",
     ] = ()
     output: Annotated[
-        Path | None, "A .jsonl or .csv file (vectors: also .npy); rerun to resume."
+        Path | None,
+        "A .jsonl or .csv file (vectors: also .npy); repeat an interrupted command to"
+        " go on.",
     ] = None
     force: Annotated[bool, "Replace the output if it exists."] = False
     quiet: Quiet = False

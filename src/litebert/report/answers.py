@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from scipy.stats import rankdata
 
 from litebert.report.figures import Bin, Figure, reliability_figure
 from litebert.report.page import Section
@@ -173,7 +174,10 @@ def _worst_errors(answers: Answers) -> Section:
     tables = list[Table]()
     words = list[str]()
     for split, rows in answers.items():
-        if all(row.is_right for row in rows):
+        if rows and all(row.score is None for row in rows):
+            ranked = [row for row in rows if not row.is_blank]
+            tables.append(_rank_table(split, ranked))
+        elif all(row.is_right for row in rows):
             words.append(f"All {len(rows):,} answers on {split} are right.")
         else:
             tables.append(_error_table(split, rows))
@@ -187,22 +191,47 @@ def _worst_errors(answers: Answers) -> Section:
 
 def _error_table(split: str, rows: Sequence[AnswerRow]) -> Table:
     errors = sorted((row for row in rows if not row.is_right), key=_badness)
+    worst = errors[:MOST_ERRORS]
     cells = list[tuple[str, ...]]()
-    for row in errors[:MOST_ERRORS]:
+    for row in worst:
         sure = "unknown" if row.confidence is None else f"{row.confidence:.1%}"
-        cells.append(
-            (
-                shorten(row.id, LONGEST_ID),
-                sure,
-                shorten(row.expected or "", LONGEST_ANSWER) or "(none)",
-                shorten(row.answer, LONGEST_ANSWER) or "(none)",
-                shorten(row.text, LONGEST_TEXT),
-            )
-        )
+        cells.append((shorten(row.id, LONGEST_ID), sure, *_texts_of(row)))
     title = (
         f"{split}: the worst {len(cells)} of {len(errors):,} errors in {len(rows):,}"
     )
     return Table(("Id", "Sure", "Expected", "Answered", "Text"), cells, title, "texts")
+
+
+def _rank_table(split: str, rows: Sequence[AnswerRow]) -> Table:
+    """List the answers whose rank is farthest from the rank of what was expected.
+
+    Cosines have another scale than the scores of pairs: only their order is judged.
+    """
+    expected = rankdata([float(row.expected or 0) for row in rows])
+    answered = rankdata([float(row.answer or 0) for row in rows])
+    distances = np.abs(expected - answered)
+    cells = list[tuple[str, ...]]()
+    for number in np.argsort(-distances, kind="stable")[:MOST_ERRORS]:
+        row = rows[number]
+        ranks = f"{expected[number]:g}, {answered[number]:g}"
+        cells.append((shorten(row.id, LONGEST_ID), ranks, *_texts_of(row)))
+    title = (
+        f"{split}: the {len(cells)} of {len(rows):,} farthest from their place;"
+        " rank 1 is the lowest"
+    )
+    headings = ("Id", "Ranks, expected and answered", "Expected", "Answered", "Text")
+    return Table(headings, cells, title, "texts")
+
+
+def _texts_of(row: AnswerRow) -> tuple[str, str, str]:
+    """Return what was expected, what was answered, and the text, short enough for a
+    table.
+    """
+    return (
+        shorten(row.expected or "", LONGEST_ANSWER) or "(none)",
+        shorten(row.answer, LONGEST_ANSWER) or "(none)",
+        shorten(row.text, LONGEST_TEXT),
+    )
 
 
 def _badness(row: AnswerRow) -> tuple[float, str]:

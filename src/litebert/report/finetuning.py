@@ -216,7 +216,7 @@ def _on_last_and_best(result: Result) -> str:
 
 def _result_table(run: RunFolder, results: Sequence[Result]) -> Table:
     """Return last step and best evaluation beside the baseline, a row per measure; and
-    the regression on the vectors, if training started from one.
+    what the vectors of the start model gave before any training, if it was measured.
     """
     first = results[0]
     ends = ends_of(results)
@@ -232,7 +232,7 @@ def _result_table(run: RunFolder, results: Sequence[Result]) -> Table:
         caption += f", over {number}: median; mean ± deviation"
         headings = ["Measure", "Last steps", "Best evaluations"]
     if starts:
-        headings.append("Start, a regression on the vectors")
+        headings.append("At the start")
     headings.append("Without learning")
 
     rows = list[list[Cell]]()

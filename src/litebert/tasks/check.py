@@ -305,20 +305,22 @@ class _Check:
 
     def _add_labels(self, name: str, rows: "_Rows") -> None:
         """Find labels that may be mistakes, and those with too few or too many rows."""
-        from litebert.tasks.own.rows import labels_in
+        from litebert.tasks.own.rows import is_joined, usual_spellings
 
         labels = rows.labels
-        num_alike = Counter(map(str.casefold, labels))
+        spelled = usual_spellings(labels)
         for label, count in sorted(labels.items()):
-            parts = labels_in(label, label)
-            if len(parts) > 1 and labels.keys() >= set(parts):
-                self.found.add("joined labels", name, label, times=count)
-            is_no_label = label.lower() in (*MISSING, *NO_LABEL)
-            if is_no_label or num_alike[label.casefold()] > 1:
-                self.found.add("doubtful label", name, label, times=count)
+            where = rows.first_place(label)
+            if is_joined(label, labels):
+                self.found.add("joined labels", where, label, times=count)
+            if label.lower() in (*MISSING, *NO_LABEL):
+                self.found.add("doubtful label", where, label, times=count)
+            elif spelled[label] != label:
+                example = f"{label} looks like {spelled[label]}"
+                self.found.add("doubtful label", where, example, times=count)
             share = count / rows.number
             if count < RARE:
-                self.found.add("rare label", name, f"{label}: {count}")
+                self.found.add("rare label", where, f"{label}: {count}")
             elif share > MOST and rows.num_labelled == labels.total():
                 self.found.add(
                     "one label in most rows",
@@ -446,6 +448,11 @@ class _Rows:
         self.number = 0
         self.num_labelled = 0
         self.labels = Counter[str]()
+        self._first_of_label = dict[str, int]()
+
+    def first_place(self, label: str) -> str:
+        """Return the place of the first row with a label."""
+        return self._place(self._first_of_label[label])
 
     def places(self) -> dict[bytes, str]:
         """Return the place of the first row with each text."""
@@ -462,7 +469,9 @@ class _Rows:
         texts = self._family.texts(example)
         answer = self._family.expected(example)
         self.num_labelled += answer is not None
-        self.labels.update(self._family.labels(example))
+        for label in self._family.labels(example):
+            self.labels[label] += 1
+            self._first_of_label.setdefault(label, number)
         if any("\ufffd" in text for text in texts):
             self._found.add("lost character", where, texts[0])
         if not texts[0] or texts[0].isspace():

@@ -241,20 +241,42 @@ def _require_same(
     """Raise unless a run has these settings, except for those that are `free`, and these
     data.
     """
-    differing = list[str]()
+    changed = list[str]()
     for text in difference(run.settings, settings):
         if text.split(":")[0] not in free:
-            differing.append(text)
-    for text in difference(run.file.data, data):
-        differing.append(f"data of {text}")
-    if differing:
-        raise _begun_otherwise(run, settings, differing)
+            changed.append(text)
+    if changed:
+        raise _begun_otherwise(run, settings, changed)
+    old = run.file.data
+    changed = [
+        name for name in sorted({*old, *data}) if old.get(name) != data.get(name)
+    ]
+    if changed:
+        raise _data_changed(run, settings, changed)
+
+
+def _data_changed(
+    run: runs.RunFolder, settings: Mapping[str, JsonValue], changed: Sequence[str]
+) -> LitebertError:
+    """Return the error for a run whose data are no longer those it was begun with;
+    `changed` are the names of what run.json records of them.
+    """
+    what = "its data or its start model"
+    if "train_hash" in changed:  # of the user's own file
+        what = f"{settings['data.train']}"
+    return LitebertError(
+        "LB-505",
+        f"{what} has changed since {run.folder} was begun",
+        received=f"other values of {', '.join(changed)} than in its run.json",
+        expected="the same data: a run that is resumed has seen some of them",
+        next=f"the same command with --name {run.name}-2",
+    )
 
 
 def _begun_otherwise(
     run: runs.RunFolder, settings: Mapping[str, JsonValue], differing: Sequence[str]
 ) -> LitebertError:
-    """Return the error for a run that was begun with other settings or data, each of
+    """Return the error for a run that was begun with other settings, each of
     `differing` in words.
     """
     advice = "repeat the first command, or choose another --name"

@@ -72,6 +72,7 @@ from litebert.tasks.own.rows import (
     TrainingRows,
     first_number,
     in_order,
+    label_warnings,
     labels_in,
     require_labels,
     sort_labels,
@@ -714,6 +715,9 @@ class TextRows(RowReading[TextExample, Scores]):
                 f"; warning: {label} may mean that there is no label:"
                 " data.missing_labels=skip leaves such rows out"
             )
+        if {*names} == {*single}:  # each row has one label
+            for warning in label_warnings(single):
+                note += f"; warning: {warning}"
         first = first_number({*single, *listed}, names)
         return cls(training.columns, problem, names, first_number=first), note
 

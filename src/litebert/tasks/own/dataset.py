@@ -419,10 +419,13 @@ class OwnFiles:
             raise LitebertError(
                 "LB-890",
                 (
-                    f"{path} or its columns are not as when trained on: rows held out"
-                    " now may have been trained on"
+                    f"{path} or its columns have changed since the model was trained"
+                    " on it: rows held out now may have been trained on"
                 ),
-                next="restore them; or give a file of new rows another name",
+                next=(
+                    "evaluate on a file of rows that it has not seen; or train again,"
+                    " with another --name"
+                ),
             )
 
 

@@ -6,7 +6,7 @@ file is read the same way.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -264,6 +264,45 @@ def labels_in(cell: object, text: str) -> list[str]:
     separator = next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
     labels = (label_of(member) for member in members_of(cell, separator))
     return [label for label in labels if label is not None]
+
+
+# ---- doubts about labels -------------------------------------------------------------
+
+
+def is_joined(label: str, labels: Collection[str]) -> bool:
+    """Return whether a label is several of the others, as in "good;bad"."""
+    parts = labels_in(label, label)
+    return len(parts) > 1 and all(part in labels for part in parts)
+
+
+def usual_spellings(labels: Mapping[str, int]) -> dict[str, str]:
+    """Return for each label, given its number of rows, the commonest one that differs
+    from it at most in case.
+
+    >>> usual_spellings({"Good": 9, "good": 1, "bad": 5})
+    {'Good': 'Good', 'good': 'Good', 'bad': 'bad'}
+    """
+    commonest = dict[str, str]()
+    for label in sorted(labels, key=lambda label: (-labels[label], label)):
+        commonest.setdefault(label.casefold(), label)
+    return {label: commonest[label.casefold()] for label in labels}
+
+
+def label_warnings(labels: Mapping[str, int]) -> list[str]:
+    """Return what looks wrong with the labels of single-label rows, in words."""
+    warnings = list[str]()
+    joined = [label for label in labels if is_joined(label, labels)]
+    if joined:
+        warnings.append(
+            f"{len(joined)} of the labels join others ({joined[0]}): if rows have"
+            " several labels, add --problem multi-label"
+        )
+    for label, usual in usual_spellings(labels).items():
+        if label != usual:
+            warnings.append(
+                f"label {label} ({labels[label]}) looks like {usual} ({labels[usual]})"
+            )
+    return warnings
 
 
 # ---- the guess at columns ------------------------------------------------------------
