@@ -2,6 +2,7 @@
 names.
 """
 
+import html
 import json
 import re
 import shlex
@@ -130,9 +131,13 @@ def test_the_smallest_plug_in_is_recorded_and_named_where_it_is_missing(
     assert run.file.plugins == {"plain": str(plugin)}
     # its model is an ordinary one
     assert "litebert_plugins" not in Path("runs/a/model/config.json").read_text()
+    page_words = run.folder.joinpath("report.html").read_text("utf-8")
+    assert f"report runs/a --plugin {plugin}" in html.unescape(page_words)
+    assert "--plugin plain.py" in model_card(Path("runs/a/model"))
     forget(plugin)
     litebert.load("runs/a")
-    for again in (("report", "runs/a"), (*words, "--name", "a")):
+    commands = (("report", "runs/a"), ("evaluate", "runs/a"), (*words, "--name", "a"))
+    for again in commands:
         error = refused(capsys, *again)
         assert "needs the plug-in plain" in error
         assert f"--plugin {plugin}" in error
@@ -163,6 +168,46 @@ def test_a_plug_in_that_cannot_be_loaded_is_named(
     assert said in error
 
 
+def test_a_plug_in_is_the_file_that_was_named(page: Callable[[str], Path]) -> None:
+    """The working directory, which `python -m litebert` looks in first, has another."""
+    Path("better.py").write_text("1 / 0", "utf-8")
+    Path("other").mkdir()
+    text = page("plugins").read_text("utf-8").replace("plain", "better")
+    Path("other/better.py").write_text(text, "utf-8")
+    sys.path.insert(0, "")
+    load_plugin("other/better.py")
+    forget(Path("better.py"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("keyword", "A ship sailed."),
+        ("finetune", "boolq", "--data", "boolq"),
+        ("finetune", "boolq"),
+    ],
+)
+def test_what_a_plug_in_may_add_is_said_where_a_name_is_unknown(
+    words: tuple[str, ...],
+    page: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "--data" in words:
+        Path("boolq").mkdir()  # the data, not a task of the user's own
+    assert shell(*words) in (1, 2)
+    error = capsys.readouterr().err
+    assert {"keyword", "boolq"} & set(words) & set(re.findall(r"\w+", error))
+    assert "--plugin FILE" in error
+
+
+def test_advice_loads_the_plug_ins_that_were_given(
+    page: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = page("plugins")
+    error = refused(capsys, "report", "absent", "--plugin", plugin)
+    assert f"next:     litebert runs list --plugin {plugin}\n" in error
+
+
 def test_a_name_belongs_to_the_module_that_added_it(
     page: Callable[[str], Path],
 ) -> None:
@@ -190,6 +235,8 @@ def stars(page: Callable[[str], Path], small_model: Path) -> Path:
     Path("stars.csv").write_text(STARS, "utf-8")
     words = ("finetune", "stars.csv", "--problem", "ordinal", ORDER, *QUICK)
     assert shell(*words, "--model", small_model, "--plugin", plugin) == 0
+    (following,) = litebert.Run("runs/stars").notes
+    assert f"--model runs/stars/model --plugin {plugin}" in following
     return plugin
 
 
@@ -470,6 +517,13 @@ def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
     error = refused(capsys, "fill", "Anna [MASK].", "--model", "runs/whole")
     assert "needs the plug-in span_boundary" in error
     assert "needs the plug-in" in refused(capsys, "report", "runs/whole")
+    load_plugin(str(plugin))
+    Path("stars.csv").write_text(STARS, "utf-8")
+    tuning = ("finetune", "stars.csv", "--model", "runs/whole", *QUICK)
+    assert shell(*tuning) == 0
+    forget(plugin)
+    assert RunFolder(Path("runs/stars")).file.plugins == {}
+    assert shell("evaluate", "runs/stars") == 0
 
 
 def test_a_run_without_sentence_order_has_no_such_head(

@@ -17,6 +17,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from shlex import quote
 from typing import Any, Generic, TypeVar
 
 from litebert.errors import LitebertError, no_such_name
@@ -233,8 +234,8 @@ LOADING = "--plugin FILE (in Python: import it)"
 def load_plugin(path: str) -> None:
     """Load a plug-in: a file, or a module that can be imported.
 
-    Its folder is added to the end of `sys.path`, so that the processes that prepare
-    batches can import it by the same name.
+    Its folder comes first in `sys.path`, as that of a script does: so the processes
+    that prepare batches import the same file by the same name.
     """
     if not path.endswith(".py"):
         _import(path, path)
@@ -244,8 +245,7 @@ def load_plugin(path: str) -> None:
         raise LitebertError(
             "LB-110", f"there is no plug-in {path}", next=f"ls {file.parent}"
         )
-    if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))
+    sys.path.insert(0, str(file.parent))
     module = _import(file.stem, path)
     loaded_from = getattr(module, "__file__", None)
     if loaded_from is None or Path(loaded_from).resolve() != file:
@@ -288,9 +288,15 @@ def plugins_used(names: Iterable[tuple[Registry[Any], str]]) -> tuple[str, ...]:
 
 
 def file_of_plugin(name: str) -> str:
-    """Return the file of a loaded plug-in, or its name if it has none."""
-    module = sys.modules.get(name)
-    return str(getattr(module, "__file__", None) or name)
+    """Return the file of a loaded plug-in; its name if it is a package."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return str(file) if file and Path(file).stem == name else name
+
+
+def with_plugins(command: str, files: Iterable[str]) -> str:
+    """Return a command of the shell that also loads plug-ins, given their files."""
+    options = [f" --plugin {quote(file)}" for file in files]
+    return command + "".join(options)
 
 
 def require_plugins(

@@ -35,7 +35,7 @@ from litebert.files import (
     read_json,
     write_text,
 )
-from litebert.plugins import require_plugins
+from litebert.plugins import require_plugins, with_plugins
 from litebert.settings import describe_invalid
 
 RUN_FILE = "run.json"
@@ -490,6 +490,18 @@ class RunFolder:
             return {}
         folder = self.folder / "model"
         return read_json(folder / "config.json", command=f"ls {quote(str(folder))}")
+
+    def command(self, words: str) -> str:
+        """Return a command that reads the run, with its plug-ins."""
+        return with_plugins(f"litebert {words}", self.file.plugins.values())
+
+    def model_command(self, words: str) -> str:
+        """Return a command that uses the model, with the plug-ins that it needs."""
+        model = quote(str(self.folder / "model"))
+        needed = self.config.get("litebert_plugins")
+        names = needed if isinstance(needed, list) else []
+        files = [self.file.plugins.get(str(name), f"{name}.py") for name in names]
+        return with_plugins(f"litebert {words} --model {model}", files)
 
     def require_plugins(self) -> None:
         """Check that the plug-ins that the run was begun with are loaded."""

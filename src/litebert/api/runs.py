@@ -170,11 +170,10 @@ class Run(on_disk.RunFolder):
         """Which seeds are not finished, and the next command."""
         if self.plan is not None or self.exit_code or not self.finished:
             return ()
-        folder = self.finished[0].folder
         verb = 'fill "A [MASK] text."'
         if self.settings.get("distil.teacher"):
             verb = 'embed "A text."'
-        command = f"litebert {verb} --model {folder / 'model'}"
+        command = self.finished[0].model_command(verb)
         if self.kind == "fine-tuning":
             command = usage_of(self.finished[0])[0]
         unfinished = [run.folder for run in self.seeds if not run.is_finished]

@@ -491,7 +491,7 @@ def finetune(
     """
     from litebert.tasks.named import require_task
 
-    own = _own_file(task)
+    own = _own_file(task, is_named=data is not None)
     kind = OWN if own else str(task)
     default_name = own.absolute().name.split(".")[0] if own else kind
     folder = _run_folder(runs, name or default_name)
@@ -536,15 +536,15 @@ def finetune(
         frames.remove_temporary()
 
 
-def _own_file(task: TablePath) -> Path | None:
+def _own_file(task: TablePath, *, is_named: bool) -> Path | None:
     """Return the user's own file, or folder, that a task names; None if it is the name
-    of a task.
+    of a task, as one with a folder of data is even if a folder has this name.
     """
     if isinstance(task, Frame):
         return Path(OWN)
     path = Path(task)
-    is_named = str(task) in DATASETS
-    return path if path.suffix or (path.exists() and not is_named) else None
+    is_own = path.exists() and not is_named and str(task) not in DATASETS
+    return path if path.suffix or is_own else None
 
 
 def _listed(names: Sequence[str]) -> list[str]:

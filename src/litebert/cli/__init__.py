@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from litebert.errors import LitebertError, as_litebert_error, say
-from litebert.plugins import VERBS, load_plugin
+from litebert.plugins import LOADING, VERBS, load_plugin, with_plugins
 from litebert.privacy import keep_caches_in_ours
 from litebert.system import BROKEN_PIPE, existing_signals
 
@@ -261,6 +261,7 @@ def run(words: Sequence[str]) -> int:
         if readable is None or is_debugged:
             raise
         _discard_stdout()
+        readable.next = _with_plugins(readable.next, plugins)
         say(readable.for_shell())
         return readable.exit_code
     return code
@@ -280,6 +281,14 @@ def _invoke(typed: list[str]) -> int:
     return 0
 
 
+def _with_plugins(advice: str, plugins: Sequence[str]) -> str:
+    """Return advice that, if it is a command, loads the plug-ins of this one."""
+    is_command = advice.startswith("litebert ") and not any(
+        mark in advice for mark in ",;"
+    )
+    return with_plugins(advice, plugins) if is_command else advice
+
+
 def _usage_error(error: click.ClickException, typed: Sequence[str]) -> UsageError:
     """Return click's error about what was typed as one of ours, with four lines."""
     command = "litebert"
@@ -288,6 +297,8 @@ def _usage_error(error: click.ClickException, typed: Sequence[str]) -> UsageErro
     advice = f"{command} --help"
     if isinstance(error, click.NoSuchOption):
         advice = _advise_on_option(error, advice)
+    elif error.format_message().startswith("No such command"):
+        advice += f"; or if a plug-in adds the verb: {LOADING}"
     return UsageError(
         "LB-939",
         error.format_message().rstrip("."),

@@ -259,6 +259,8 @@ def _command(run: RunFolder) -> list[str]:
     for preset in presets:
         words += ["--preset", preset]
     words += ["--name", run.name]
+    for plugin in run.file.plugins:
+        words += ["--plugin", f"{plugin}.py"]
     for name, origin in sorted(origins.items()):
         by_another_word = name == "task.name" or _PATHS.get(name) == ""
         if not by_another_word and not _is_implied(origin):

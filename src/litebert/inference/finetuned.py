@@ -88,8 +88,6 @@ class Finetuned:
         is the number of steps applied.
         """
         run = RunFolder.of(fspath(path))
-        if run is not None:
-            run.require_plugins()
         folder = locate(fspath(path))
         _require_known_task(path, run, task)
         config: FinetuneConfig | None = None
@@ -248,8 +246,9 @@ def precision_of(config: PretrainConfig | FinetuneConfig | None) -> Precision | 
 
 def recorded_config(kind: type[Schema], run: RunFolder) -> Schema:
     """Return the configuration of a run from its run.json, without settings that this
-    version no longer has.
+    version no longer has; its plug-ins must be loaded.
     """
+    run.require_plugins()
     recorded = dict[str, Setting]()
     for name in fields_of(kind):
         if name in run.settings:

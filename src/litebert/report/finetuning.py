@@ -105,8 +105,8 @@ def _new_layers(results: Sequence[Result]) -> list[str]:
 def _examples(run: RunFolder) -> tuple[list[str], str]:
     """Return how to use the model: commands, and the call of a method."""
     commands = [
-        f"litebert evaluate {shlex.quote(str(run.folder))}",
-        f"litebert evaluate {shlex.quote(str(run.folder / 'best'))}",
+        run.command(f"evaluate {shlex.quote(str(run.folder))}"),
+        run.command(f"evaluate {shlex.quote(str(run.folder / 'best'))}"),
     ]
     if not run.has_model:
         return commands, "verbs"
@@ -118,17 +118,15 @@ def usage_of(run: RunFolder) -> tuple[str, str]:
     """Return the command and the call of a method that use the model of a run."""
     from litebert.folder import read_head  # imports torch, which only a page needs
 
-    folder = run.folder / "model"
-    model = shlex.quote(str(folder))
-    head = read_head(folder)
+    head = read_head(run.folder / "model")
     if head is None:
-        return f'litebert embed "A text." --model {model}', "verbs"
+        return run.model_command('embed "A text."'), "verbs"
     words = VERBS[head.verb].in_shell
     python = VERBS[head.verb].in_python
     if head.verb == "classify" and head.compares_texts:
         words = 'classify "A text." --pair "Its pair."'
         python = 'classify(["A text."], ["Its pair."])'
-    return f"litebert {words} --model {model}", python
+    return run.model_command(words), python
 
 
 # ---- curves --------------------------------------------------------------------------

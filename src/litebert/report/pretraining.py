@@ -1,7 +1,6 @@
 """The report of a pretraining run: held-out measures beside those of no learning."""
 
 import math
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -59,14 +58,12 @@ def _facts(run: RunFolder) -> dict[str, str]:
 
 
 def _shell(run: RunFolder) -> list[str]:
-    model = shlex.quote(str(run.folder / "model"))
-    commands = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
+    commands = [run.model_command('fill "The cat sat on the [MASK]."')]
     is_next = run.settings.get("objective.sentence") == "next"
     if "sentence_order_accuracy" in _last_values(run) and not is_next:
-        commands.append(
-            f'litebert order "He opened the door." "Nobody was there." --model {model}'
-        )
-    commands.append(f'litebert embed "A sentence." --model {model}')
+        words = 'order "He opened the door." "Nobody was there."'
+        commands.append(run.model_command(words))
+    commands.append(run.model_command('embed "A sentence."'))
     return commands
 
 

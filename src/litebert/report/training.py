@@ -102,7 +102,7 @@ def _next_step(run: RunFolder, parts: Parts) -> Section:
 
 
 def _report_command(run: RunFolder) -> str:
-    return f"litebert report {shlex.quote(str(run.folder))}"
+    return run.command(f"report {shlex.quote(str(run.folder))}")
 
 
 # ---- where everything comes from -----------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import no_such_name
 from litebert.files import Json
-from litebert.plugins import DATASETS
+from litebert.plugins import DATASETS, LOADING
 from litebert.tasks.kinds.family import Dataset, Family, PublishedScore
 from litebert.tasks.named import glue, questions
 from litebert.tasks.own.dataset import table_dataset
@@ -29,7 +29,7 @@ def require_task(name: str) -> None:
     """Check that a task has this name."""
     if name != OWN and name not in DATASETS:
         what = "no task has this name, and no file either"
-        advice = "litebert recipes list"
+        advice = f"litebert recipes list; or if a plug-in adds the task: {LOADING}"
         files = [f"{name}{suffix}" for suffix in SUFFIXES]
         there = [file for file in files if Path(file).is_file()]
         if there:
