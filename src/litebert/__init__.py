@@ -89,8 +89,8 @@ def load(
     comes with the package is loaded. `device` is where it computes: "auto" is the GPU
     if there is one. `precision="bf16"` is several times faster where the hardware
     supports it, and the default on a GPU that does. `depth` is the number of steps to
-    apply, for a model trained with `train.exits`. `backend="auto"` computes single
-    texts, and attention, with OpenVINO wherever it is installed and faster.
+    apply, for a model trained with `train.exits`. On a CPU, `backend="auto"`
+    computes with OpenVINO wherever it is installed and faster.
 
     >>> model = load()
     >>> len(model.fill("It was a [MASK] day.", top=3))

@@ -56,8 +56,8 @@ InferencePrecision = Annotated[
 ]
 DeviceName = Annotated[str, "auto (the GPU if there is one), cpu, cuda, cuda:N or mps."]
 Backend = Literal["torch", "openvino", "auto"]
-"""What computes single texts, and attention; auto is openvino wherever it is installed
-and faster.
+"""What computes the encoder on a CPU; auto is openvino wherever it is installed and
+faster.
 """
 
 

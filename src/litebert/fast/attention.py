@@ -92,13 +92,11 @@ def attend_of(
     *,
     in_rectangles: bool,
     is_repeatable: bool = False,
-    extra: tuple[Kernel, ...] = (),
 ) -> Attend:
     """Return the kernel for a kind of attention: its own if it has one, `masked`, or
     for full attention one of two.
 
-    The `extra` kernels are for rectangles; each is used wherever it is measured to be
-    faster than torch's. If it is to be repeatable, nothing is measured.
+    If it is to be repeatable, nothing is measured.
     """
     kind: AttentionKind = ATTENTION_KINDS[config.attention]
     settings = config.attention_arguments
@@ -108,7 +106,7 @@ def attend_of(
         return partial(masked, visible=partial(kind.visible, **settings))
     if not in_rectangles:
         return full
-    return partial(rectangles, is_repeatable=is_repeatable, extra=extra)
+    return partial(rectangles, is_repeatable=is_repeatable)
 
 
 def full(
@@ -314,16 +312,12 @@ def rectangles(
     _: float,
     *,
     is_repeatable: bool = False,
-    extra: tuple[Kernel, ...] = (),
 ) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
     dtype = query.dtype
     kernels: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
     if dtype == torch.bfloat16:
         kernels += (_products, _in_float32)
-    # for a few queries, the copies that the extra ones make do not pay
-    if isinstance(layout.queries, slice):
-        kernels += extra
     if is_repeatable:
         # in bf16, products are the fastest or nearly so for every width
         kernels = (_products,) if dtype == torch.bfloat16 else kernels[:1]

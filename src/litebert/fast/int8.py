@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from litebert.config import Activation, AlbertConfig
 from litebert.fast import steps
-from litebert.fast.attention import Kernel, Layout, attend_of
+from litebert.fast.attention import Layout, attend_of
 from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
 
 # The inputs of the four products of a step; calibration finds a range for each, in each
@@ -329,7 +329,7 @@ class Int8Layers:
         return self.products.narrow(x, self.of_wide, self.narrow_bias, add=residual)
 
 
-def int8_steps(albert: Albert, *, extra: tuple[Kernel, ...] = ()) -> list[steps.Step]:
+def int8_steps(albert: Albert) -> list[steps.Step]:
     """Return all steps of an eight-bit network: each block is packed once, and bound to
     the calibration of each step.
     """
@@ -339,7 +339,7 @@ def int8_steps(albert: Albert, *, extra: tuple[Kernel, ...] = ()) -> list[steps.
     ranges = albert.get_buffer("ranges")  # (steps, sites, 2)
     shifts = albert.get_buffer("shifts")  # (steps, shifted, hidden)
     biases = albert.get_buffer("biases")  # (steps, outputs)
-    attend = attend_of(config, in_rectangles=True, extra=extra)
+    attend = attend_of(config, in_rectangles=True)
     inner = torch.bfloat16 if steps.packing_pays(torch.bfloat16) else torch.float32
     projects = [Product(x.query, x.key, x.value) for x in albert.attention]
     mixes = [Product(block.output) for block in albert.attention]

@@ -15,7 +15,9 @@ weights packed in the layout of its matrix kernels. Eight-bit products are prepa
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
+from itertools import chain
 from math import isfinite
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import torch
@@ -27,7 +29,7 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import Activation, Backend
 from litebert.device import device_at, device_of
 from litebert.errors import DamagedError, no_such_name
-from litebert.fast.attention import Attend, Kernel, Layout, attend_of, time_each
+from litebert.fast.attention import Attend, Layout, attend_of, time_each
 from litebert.nn import (
     ACTIVATIONS,
     Albert,
@@ -144,7 +146,6 @@ def make_steps(
     is_compiled: bool = False,
     is_repeatable: bool = False,
     plan: Sequence[tuple[int, int]] | None = None,
-    extra: tuple[Kernel, ...] = (),
 ) -> list[Step]:
     """Prepare each block of a plan (by default, the encoder's) once, and return the
     steps of the plan.
@@ -155,7 +156,6 @@ def make_steps(
         albert.config,
         in_rectangles=device_of(albert).is_cpu and not for_training,
         is_repeatable=is_repeatable,
-        extra=extra,
     )
 
     attention = {}
@@ -216,10 +216,10 @@ def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
 class Packed(NamedTuple):
     """What computes with packed weights."""
 
-    stamps: list[tuple[int, int]]  # of the weights when they were packed
+    watch: "Watch"  # of the weights, from when they were packed
     steps: Sequence[Step]
     project: Linear | None  # the projection of the embeddings, if there is one
-    graph: "Graph | None"  # for texts of one length, if that is faster
+    graph: "Graph | None"  # for the last states, if that is faster
 
 
 class Engine:
@@ -235,24 +235,36 @@ class Engine:
         self.is_repeatable = False  # see `pack`
         self.packed: Packed | None = None
 
-    def __call__(
+    def last(
+        self, albert: Albert, batch: Batch, queries: Tensor | None = None
+    ) -> Tensor:
+        """Return the last states, as `Albert.forward` does."""
+        packed = self.packed_weights(albert)
+        graph = None if packed is None else packed.graph
+        if graph is not None and graph.fits(batch, albert.depth):
+            return graph.last(batch, queries).to(albert.dtype)
+        for state in self._states(albert, packed, batch, queries):
+            last = state  # only one is kept in memory
+        return last
+
+    def states(
         self, albert: Albert, batch: Batch, queries: Tensor | None = None
     ) -> Iterator[Tensor]:
         """Yield the states as `Albert.states` does, up to its depth; the last step
         computes only `queries`.
         """
-        packed = self.packed_weights(albert)
+        yield from self._states(albert, self.packed_weights(albert), batch, queries)
+
+    def _states(
+        self,
+        albert: Albert,
+        packed: Packed | None,
+        batch: Batch,
+        queries: Tensor | None,
+    ) -> Iterator[Tensor]:
         hidden = self.embed(albert, batch, packed).to(albert.dtype)
         yield hidden
-        is_whole = albert.depth == len(albert.plan)
-        graph = packed.graph if packed is not None and is_whole else None
-        if graph is not None and graph.fits(batch):
-            *inner, last = graph.states(hidden, len(batch.lengths))
-            yield from (state.to(albert.dtype) for state in inner)
-            last = last if queries is None else last[queries]
-            yield last.to(albert.dtype)
-            return
-        yield from _states(self.steps(albert, packed), hidden, batch, queries)
+        yield from apply_steps(self.steps(albert, packed), hidden, batch, queries)
 
     def steps(self, albert: Albert, packed: Packed | None) -> Sequence[Step]:
         """Return the steps up to the depth of the encoder."""
@@ -280,10 +292,9 @@ class Engine:
             self._unpack()
         if self.backend is None or torch.is_grad_enabled():
             return None
-        stamps = _stamps_of(albert)
         if self.packed is None:
-            self.packed = self._pack(albert, stamps)
-        elif stamps != self.packed.stamps:
+            self.packed = self._pack(albert)
+        elif not self.packed.watch.is_unchanged():
             self._unpack()
         return self.packed
 
@@ -302,32 +313,29 @@ class Engine:
             return steps
         return [partial(checkpoint, step, use_reentrant=False) for step in steps]
 
-    def _pack(self, albert: Albert, stamps: list[tuple[int, int]]) -> Packed:
+    def _pack(self, albert: Albert) -> Packed:
         """Pack the weights in the layout of the fastest kernels here."""
         from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
         is_on_cpu = device_of(albert).is_cpu
         # OpenVINO is used on the CPU alone
         uses_graphs = is_on_cpu and self.backend != "torch"
-        extra = tuple[Kernel, ...]()
-        if uses_graphs:
-            from litebert.fast.graphs import attention_graph, graph_of
-
-            extra = (attention_graph(),)
         steps: Sequence[Step]
         # Without these kernels, which only CPUs have, rounded weights are used in the
         # network's own precision.
         if is_int8(albert) and is_on_cpu and kernels_work():
-            steps = int8_steps(albert, extra=extra)
+            steps = int8_steps(albert)
         elif self.is_repeatable:
             steps = make_steps(albert, repeatable_linear, is_repeatable=True)
         else:
-            steps = make_steps(albert, packed_linear, extra=extra)
+            steps = make_steps(albert, packed_linear)
         graph = None
         if uses_graphs:
+            from litebert.fast.graphs import graph_of
+
             is_forced = self.backend == "openvino"
             graph = graph_of(albert, steps, is_forced=is_forced)
-        return Packed(stamps, steps, _packed_projection(albert), graph)
+        return Packed(Watch(albert), steps, _packed_projection(albert), graph)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out packed weights, whose addresses and layouts belong to this process:
@@ -336,7 +344,7 @@ class Engine:
         return self.__dict__ | {"packed": None}
 
 
-def _states(
+def apply_steps(
     steps: Sequence[Step], hidden: Tensor, batch: Batch, queries: Tensor | None
 ) -> Iterator[Tensor]:
     """Yield the states after each step; the last step computes only `queries`."""
@@ -359,19 +367,42 @@ def _packed_projection(albert: Albert) -> Linear | None:
     return packed_linear(layer.weight, layer.bias, layer.weight.dtype, "linear")
 
 
-def _stamps_of(albert: Albert) -> list[tuple[int, int]]:
-    """Return the address of each weight, and how often it was written: every call of a
-    packed network compares them, so this takes 20 us, a third of `parameters()`.
+class Watch:
+    """Notices when the weights of an encoder change.
+
+    Every call of a packed network looks, so that the walk over its modules is made
+    only once.
     """
-    stamps = []
-    modules: list[nn.Module] = [albert]
-    for module in modules:  # the list grows as children are appended
-        modules += [child for child in module._modules.values() if child is not None]
-        for weight in module._parameters.values():
-            if weight is not None:
-                num_writes = 0 if weight.is_inference() else weight._version
-                stamps.append((weight.data_ptr(), num_writes))
-    return stamps
+
+    def __init__(self, albert: Albert) -> None:
+        self._owners = list[dict[str, Any]]()
+        for module in albert.modules():
+            owned: tuple[dict[str, Any], ...] = (module._modules, module._parameters)
+            self._owners += filter(None, owned)
+        self._objects = self._find_objects()
+        self._weights = [x for x in self._objects if isinstance(x, Tensor)]
+        # tensors that were made in inference mode do not count how often they change
+        self._counting = [x for x in self._weights if not x.is_inference()]
+        self.stamps = self._find_stamps()
+
+    def is_unchanged(self) -> bool:
+        """Return whether the weights are the same objects, at the same addresses, and
+        were not written to.
+        """
+        objects = self._find_objects()
+        if len(objects) != len(self._objects):
+            return False
+        are_same = all(map(is_, objects, self._objects))
+        return are_same and self._find_stamps() == self.stamps
+
+    def _find_objects(self) -> list[Any]:
+        return list(chain.from_iterable(map(dict.values, self._owners)))
+
+    def _find_stamps(self) -> list[int]:
+        return [*map(Tensor.data_ptr, self._weights), *map(_VERSION, self._counting)]
+
+
+_VERSION = attrgetter("_version")
 
 
 def accelerate(albert: Albert) -> Engine:
@@ -407,9 +438,8 @@ def pack(
     another process gets the same bits: training needs that when it is resumed.
 
     Training and gradients use the original weights; if those change, the packed ones
-    are dropped. "openvino" computes texts of one length as one graph, where it has the
-    operators, and attention in float32 wherever it is faster. "auto" does so if OpenVINO
-    is installed, and uses the graph only where it is faster.
+    are dropped. "openvino" computes the last states as one graph, where it has the
+    operators. "auto" does so if OpenVINO is installed, and only where it is faster.
     """
     if backend not in get_args(Backend):
         raise no_such_name(

@@ -114,8 +114,8 @@ class Model:
         it, and within 1 % of fp32; by default it is bf16 on such a GPU, fp32 on a CPU.
         An eight-bit folder (`litebert quantize`) has its own on a CPU. `depth` is the
         number of steps applied; if a head was trained after that step, it answers.
-        `backend` computes single texts, and attention; "auto" uses OpenVINO where it is
-        installed and faster. No code from the files is executed.
+        `backend` is what computes on a CPU; "auto" uses OpenVINO where it is installed
+        and faster. No code from the files is executed.
         """
         from litebert.fast import pack
         from litebert.folder.weights import stamp_weights

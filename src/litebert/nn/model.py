@@ -8,7 +8,7 @@ hook, `Albert.engine`.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -230,12 +230,28 @@ def depth_plan(config: AlbertConfig) -> tuple[Blocks, ...]:
     return tuple(plan)
 
 
+class Engine(Protocol):
+    """What computes an encoder in place of its plain blocks; `litebert.fast` has one."""
+
+    def states(
+        self, albert: "Albert", batch: Batch, queries: Tensor | None = None
+    ) -> Iterator[Tensor]:
+        """Yield the states as `Albert.states` does."""
+        ...
+
+    def last(
+        self, albert: "Albert", batch: Batch, queries: Tensor | None = None
+    ) -> Tensor:
+        """Return the last states, as `Albert.forward` does."""
+        ...
+
+
 class Albert(nn.Module):
     """The encoder: tokens in, one hidden vector per token out.
 
-    `depth` is the number of steps of the plan that are applied. If `engine` is set,
-    `engine(albert, batch, queries)` computes the states, with activations in `dtype`.
-    The weights stay in float32, and the plain blocks compute in it.
+    `depth` is the number of steps of the plan that are applied. If `engine` is set, it
+    computes the states, with activations in `dtype`. The weights stay in float32, and
+    the plain blocks compute in it.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
     >>> model(Batch.from_lists([[2, 7, 3]])).shape
@@ -269,9 +285,7 @@ class Albert(nn.Module):
         self.pooler: nn.Linear | None = None
         if has_pooler:
             self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
-        self.engine: (
-            Callable[[Albert, Batch, Tensor | None], Iterator[Tensor]] | None
-        ) = None
+        self.engine: Engine | None = None
         initialize(self, std=config.initializer_range, generator=generator)
 
     def forward(
@@ -280,6 +294,8 @@ class Albert(nn.Module):
         """Return the last hidden state of every token, or of the tokens at `queries`,
         in order.
         """
+        if self.engine is not None:
+            return self.engine.last(self, batch, queries)
         for x in self.states(batch, queries):
             last = x  # keep one state in memory, not a list of all
         return last
@@ -291,7 +307,7 @@ class Albert(nn.Module):
         last, only those of `queries`.
         """
         if self.engine is not None:
-            yield from self.engine(self, batch, queries)
+            yield from self.engine.states(self, batch, queries)
             return
         x = self.embedding(batch)  # (tokens, hidden)
         yield x

@@ -22,8 +22,7 @@ class Options:
     precision: InferencePrecision = None
     backend: Annotated[
         Backend,
-        "What computes single texts, and attention in fp32; auto measures and picks the"
-        " faster.",
+        "What computes the encoder on a CPU; auto measures and picks the faster.",
     ] = "auto"
     threads: Annotated[int, Ge(0), "CPU threads; all by default."] = 0
     batch_tokens: Annotated[int, Ge(1), "Maximum tokens in a batch."] = 1_024
