@@ -144,29 +144,28 @@ class AlbertConfig(Section):
             return {}
         arguments = dict[str, Any]()
         for name, default in ATTENTION_KINDS[self.attention].settings.items():
-            value = self.attention_settings.get(name, default)
-            is_field = name in AlbertConfig.model_fields
-            arguments[name] = getattr(self, name) if is_field else value
+            if name in AlbertConfig.model_fields:
+                arguments[name] = getattr(self, name)
+            else:
+                arguments[name] = self.attention_settings.get(name, default)
         return arguments
 
     @property
     def projects_embeddings(self) -> bool:
         """Whether a dense layer maps E to H (the official code has none if E = H)."""
-        differ = self.embedding_size != self.hidden_size
-        return (
-            differ if self.embedding_projection is None else self.embedding_projection
-        )
+        if self.embedding_projection is not None:
+            return self.embedding_projection
+        return self.embedding_size != self.hidden_size
 
     @property
     def num_steps(self) -> int:
         """How many blocks are applied to a token: layers times inner groups."""
         return self.num_hidden_layers * self.inner_group_num
 
+    # ---- rules: each names the fields of which one has to change ----
+
     @model_validator(mode="after")
-    def _check(self) -> Self:
-        layers = self.num_hidden_layers
-        groups = self.num_hidden_groups
-        heads = self.num_attention_heads
+    def _require_known_attention_settings(self) -> Self:
         if self.attention_settings:
             checked_settings(
                 self.attention_settings,
@@ -174,30 +173,52 @@ class AlbertConfig(Section):
                 table="model.attention_settings",
                 owner=f"attention {self.attention}",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _require_whole_heads(self) -> Self:
+        heads = self.num_attention_heads
         if self.hidden_size % heads:
             raise ContradictionError(
                 ("hidden_size", "num_attention_heads"),
                 f"hidden_size {self.hidden_size} must be a multiple of"
                 f" num_attention_heads {heads}",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _require_groups_like_those_of_transformers(self) -> Self:
+        layers = self.num_hidden_layers
+        groups = self.num_hidden_groups
         if groups > layers:
             raise ContradictionError(
                 ("num_hidden_layers", "num_hidden_groups"),
                 f"num_hidden_groups {groups} must not exceed num_hidden_layers {layers}",
             )
         for layer in range(layers):
-            if layer * groups // layers != int(layer / (layers / groups)):
+            # transformers divides floats, which can miss a whole number
+            group_there = int(layer / (layers / groups))
+            if layer * groups // layers != group_there:
                 raise ContradictionError(
                     ("num_hidden_layers", "num_hidden_groups"),
                     f"num_hidden_groups {groups}: transformers would split {layers}"
                     " layers into other groups",
                 )
-        if self.sharing != "all" and groups not in (1, layers):
+        return self
+
+    @model_validator(mode="after")
+    def _require_one_kind_of_sharing(self) -> Self:
+        uses_groups = self.num_hidden_groups not in (1, self.num_hidden_layers)
+        if self.sharing != "all" and uses_groups:
             raise ContradictionError(
                 ("num_hidden_groups", "sharing"),
                 f"sharing {self.sharing!r} does not use num_hidden_groups: leave it"
                 " at 1",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _require_projection_between_widths(self) -> Self:
         if not self.projects_embeddings and self.embedding_size != self.hidden_size:
             raise ContradictionError(
                 ("embedding_size", "hidden_size", "embedding_projection"),
@@ -378,25 +399,33 @@ class HeadConfig(Section):
         )
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _require_known_kind(self) -> Self:
         if self.kind not in TASK_HEADS:
             kinds = ", ".join(TASK_HEADS)
             raise ValueError(f"there is no head {self.kind!r}, only {kinds}")
+        return self
+
+    @model_validator(mode="after")
+    def _require_fitting_problem_type(self) -> Self:
         problems = [kind.problem_type for kind in kinds_of_head(self.kind)]
         if any(problems) and self.problem_type not in problems:
             raise ValueError(f"problem_type must be one of {', '.join(problems)}")
-        if self.record.has_labels != bool(self.labels):
-            needs = "has no labels"
-            if self.record.has_labels:
-                needs = "needs the names of its labels"
-            raise ValueError(f"a {self.kind} head {needs}")
-        if len(set(self.labels)) != len(self.labels):
-            raise ValueError("two labels have the same name")
         is_default = self.problem_type == "single_label_classification"
         if not any(problems) and not is_default:
             raise ValueError(
                 f"a {self.kind} head has no problem_type {self.problem_type}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _require_fitting_labels(self) -> Self:
+        has_labels = self.record.has_labels
+        if has_labels and not self.labels:
+            raise ValueError(f"a {self.kind} head needs the names of its labels")
+        if self.labels and not has_labels:
+            raise ValueError(f"a {self.kind} head has no labels")
+        if len(set(self.labels)) != len(self.labels):
+            raise ValueError("two labels have the same name")
         return self
 
 
@@ -461,7 +490,7 @@ class DataConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _require_weight_of_each_corpus(self) -> Self:
         if self.weights is not None and len(self.weights) != 1 + len(self.mix or ()):
             raise ContradictionError(
                 ("mix", "weights"),
@@ -506,7 +535,7 @@ class ObjectiveConfig(Section):
         return tuple(name for name, weight in self.heads.items() if weight > 0)
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _require_masked_lm(self) -> Self:
         if self.heads.get("masked_lm", 0.0) <= 0 or min(self.heads.values()) < 0:
             raise ContradictionError(
                 ("heads",),
@@ -605,7 +634,7 @@ class OptimConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _require_settings_of_the_optimizer(self) -> Self:
         if self.settings:  # the registry loads torch
             checked_settings(
                 self.settings,
@@ -689,8 +718,7 @@ class PretrainConfig(Section):
     train: TrainConfig = TrainConfig()
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
-        train = self.train
+    def _require_enough_positions(self) -> Self:
         length = self.objective.max_seq_length
         positions = self.model.max_position_embeddings
         # that of a starting model is known later
@@ -700,21 +728,38 @@ class PretrainConfig(Section):
                 f"objective.max_seq_length {length} must not exceed"
                 f" model.max_position_embeddings {positions}",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _require_steps_after_warmup(self) -> Self:
         warmup = self.optim.warmup_steps
-        if warmup >= train.steps > 1 and train.minutes is None:
+        steps = self.train.steps
+        if warmup >= steps > 1 and self.train.minutes is None:
             raise ContradictionError(
                 ("optim.warmup_steps", "train.steps"),
-                f"optim.warmup_steps {warmup} must be below train.steps {train.steps}",
+                f"optim.warmup_steps {warmup} must be below train.steps {steps}",
             )
-        micro = train.micro_batch_size
-        if micro and train.batch_size % micro:
+        return self
+
+    @model_validator(mode="after")
+    def _require_equal_micro_batches(self) -> Self:
+        size = self.train.batch_size
+        micro_size = self.train.micro_batch_size
+        if micro_size is not None and size % micro_size:
             raise ContradictionError(
                 ("train.batch_size", "train.micro_batch_size"),
-                f"train.batch_size {train.batch_size} must be a multiple of"
-                f" train.micro_batch_size {micro}",
+                f"train.batch_size {size} must be a multiple of"
+                f" train.micro_batch_size {micro_size}",
             )
-        only_alone = {"early.depth": self.early.depth, "train.micro_batch_size": micro}
-        for name, value in only_alone.items():
+        return self
+
+    @model_validator(mode="after")
+    def _require_whole_steps_in_distillation(self) -> Self:
+        without_teacher = {
+            "early.depth": self.early.depth,
+            "train.micro_batch_size": self.train.micro_batch_size,
+        }
+        for name, value in without_teacher.items():
             if self.distil.teacher and value:
                 raise ContradictionError(
                     (name,),
@@ -880,21 +925,20 @@ class FinetuneConfig(Section):
     teacher: TeacherConfig = TeacherConfig()
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _require_one_place_of_data(self) -> Self:
         if (self.data.folder is None) == (self.data.train is None):
             raise ContradictionError(
                 ("data.folder", "data.train"),
                 "set either data.folder (a named task) or data.train (your own)",
             )
-        only_own = {
-            "dev": None,
-            "columns": (),
-            "labels": (),
-            "problem": None,
-            "missing_labels": "refuse",
-        }
-        for name, default in only_own.items():
-            if self.data.train is None and getattr(self.data, name) != default:
+        return self
+
+    @model_validator(mode="after")
+    def _require_own_files_for_their_settings(self) -> Self:
+        defaults = TaskDataConfig()
+        for name in ("dev", "columns", "labels", "problem", "missing_labels"):
+            is_set = getattr(self.data, name) != getattr(defaults, name)
+            if is_set and self.data.train is None:
                 raise ContradictionError(
                     (f"data.{name}",), f"only your own files have data.{name}"
                 )

@@ -443,6 +443,16 @@ def test_doubtful_places_of_answers_are_counted(write: Write) -> None:
     assert "4 answers not where the start says" in notes(write("b.jsonl", jsonl(rows)))
 
 
+def test_a_damaged_row_does_not_end_its_sentence(write: Write) -> None:
+    table = "word,tag\nAnna,B-PER\nsaw,O,too,many\nRome,B-LOC\n\nThe,O\nbridge,O\n"
+    path = write("a.csv", table)
+    _, rows = zip(*open_table(path).scan(), strict=True)
+    errors = [row for row in rows if isinstance(row, LitebertError)]
+    sentences = [row for row in rows if not isinstance(row, LitebertError)]
+    assert len(errors) == 1
+    assert [row["tokens"] for row in sentences] == [["Anna", "Rome"], ["The", "bridge"]]
+
+
 # ---- files of new texts to be tagged -------------------------------------------------
 
 

@@ -351,38 +351,39 @@ def is_held_out(text: str, share: float) -> bool:
 
 def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
     """Prepare a folder for building; return whether the corpus is already finished."""
-    is_finished = (output / disk.MANIFEST).exists()
-    begun = plan
-    if is_finished:
+    if (output / disk.MANIFEST).exists():
         begun = disk.read_record(output / disk.MANIFEST, disk.Manifest).plan
-    elif (output / disk.PLAN).exists():
-        try:
-            begun = disk.read_record(output / disk.PLAN, disk.CorpusPlan)
-        except LitebertError:  # this build.json is not of a corpus
-            files.require_new(output, force=None)
-        for folder in (output, output / disk.HELD_OUT):
-            files.clear_stale(folder)
-            files.clear_stale(folder / disk.PARTS)
-        # If no work was done, the first try failed on its input: a corrected command
-        # may use the same folder.
-        has_shards = any(output.rglob("shard-*"))
-        has_parts = any(output.rglob(f"{disk.PARTS}/*"))
-        if not has_shards and not has_parts:
-            begun = plan
+        # a finished corpus stays as it is, also if large inputs were not divided then
+        if _undivided(begun) != _undivided(plan):
+            raise _other_plan(output, begun, plan)
+        _clean(output)
+        return True
+    if (output / disk.PLAN).exists():
+        _clear_for_resuming(output, plan)
     else:
         files.clear_stale(output, disk.PLAN)
         if any(output.iterdir()):
             files.require_new(output, force=None)
-    # A finished corpus stays as it is, also if its large inputs were not divided then.
-    if is_finished and _undivided(begun) == _undivided(plan):
-        begun = plan
-    if begun != plan:
+    disk.write_record(output / disk.PLAN, plan)
+    return False
+
+
+def _clear_for_resuming(output: Path, plan: disk.CorpusPlan) -> None:
+    """Remove what a killed build left incomplete; raise unless it had this plan."""
+    begun = plan
+    try:
+        begun = disk.read_record(output / disk.PLAN, disk.CorpusPlan)
+    except LitebertError:  # this build.json is not of a corpus
+        files.require_new(output, force=None)
+    for folder in (output, output / disk.HELD_OUT):
+        files.clear_stale(folder)
+        files.clear_stale(folder / disk.PARTS)
+    # If no work was done, the first try failed on its input: a corrected command may
+    # use the same folder.
+    has_shards = any(output.rglob("shard-*"))
+    has_parts = any(output.rglob(f"{disk.PARTS}/*"))
+    if begun != plan and (has_shards or has_parts):
         raise _other_plan(output, begun, plan)
-    if is_finished:
-        _clean(output)
-    else:
-        disk.write_record(output / disk.PLAN, plan)
-    return is_finished
 
 
 def _undivided(plan: disk.CorpusPlan) -> disk.CorpusPlan:

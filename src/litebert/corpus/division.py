@@ -76,28 +76,41 @@ def _choose_documents(full: disk.Manifest, shards: Sequence[disk.Shard]) -> Divi
     copies, together with these, so that nothing is both held out and trained on.
 
     They are in one shard: the last that has all copies of one of its documents. If
-    there is none, the last document goes.
+    there is none, the last document of the first shard goes.
+    """
+    hashes = [shard.hash_documents().tolist() for shard in shards]
+    num_copies = Counter(chain.from_iterable(hashes))  # by hash, in all shards
+    for place in reversed(range(len(shards))):
+        chosen = _choose_hashes(full, hashes[place], num_copies)
+        if chosen:
+            bounds = shards[place].documents.tolist()
+            documents = enumerate(hashes[place])
+            leaving = {number for number, digest in documents if digest in chosen}
+            return Division(place, bounds, leaving)
+    bounds = shards[0].documents.tolist()
+    last_document = len(bounds) - 2
+    return Division(0, bounds, {last_document})
+
+
+def _choose_hashes(
+    full: disk.Manifest, hashes: Sequence[int], num_copies: Mapping[int, int]
+) -> set[int]:
+    """Return the hashes of the documents of a shard that go to the other side; none if
+    every document has copies in other shards.
     """
     num_documents = full.counts.documents
     num_leaving = _num_leaving(full)
-    hashes = [shard.hash_documents().tolist() for shard in shards]
-    copies = Counter(chain.from_iterable(hashes))
-    moved = set[int]()
-    size = 0
-    place = 0
-    for place in reversed(range(len(shards))):
-        inside = Counter(hashes[place])
-        # with few copies first, the last ones first
-        for digest, number in reversed(inside.most_common()):
-            has_all = number == copies[digest]
-            if has_all and size < num_leaving and size + number < num_documents:
-                moved.add(digest)
-                size += number
-        if moved:
-            break
-    bounds = shards[place].documents.tolist()
-    leaving = {at for at, digest in enumerate(hashes[place]) if digest in moved}
-    return Division(place, bounds, leaving or {len(bounds) - 2})
+    chosen = set[int]()
+    size = 0  # documents chosen so far
+    # `most_common` begins with the most copies and keeps the order of equals: reversed,
+    # the fewest come first, and of these the last documents
+    for digest, number in reversed(Counter(hashes).most_common()):
+        has_all_copies = number == num_copies[digest]
+        leaves_others = size + number < num_documents
+        if has_all_copies and leaves_others and size < num_leaving:
+            chosen.add(digest)
+            size += number
+    return chosen
 
 
 def _num_leaving(full: disk.Manifest) -> int:

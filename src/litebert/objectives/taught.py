@@ -74,55 +74,60 @@ class VectorShard:
         """Map the vectors and find the texts beside them, which must be as many."""
         vectors = _map_vectors(path)
         texts = _texts_beside(path)
-        sizes = [0]
+        sizes = [0]  # in bytes, of each line
         with texts.open("rb") as file:
             for number, line in enumerate(file, 1):
-                _text_of(line, texts, number)
+                _text_of(line, texts, number)  # raises if it has none
                 sizes.append(len(line))
-        if len(sizes) - 1 != len(vectors):
-            what = f"{path} does not have a vector for each text of {texts.name}"
-            received = f"{len(vectors):,} vectors and {len(sizes) - 1:,} texts"
-            advice = f"litebert embed {texts} --output {path} --force"
-            raise LitebertError("LB-561", what, received=received, next=advice)
+        num_texts = len(sizes) - 1
+        if num_texts != len(vectors):
+            raise LitebertError(
+                "LB-561",
+                f"{path} does not have a vector for each text of {texts.name}",
+                received=f"{len(vectors):,} vectors and {num_texts:,} texts",
+                next=f"litebert embed {texts} --output {path} --force",
+            )
         return cls(vectors, texts, np.cumsum(sizes))
 
     def text(self, row: int) -> str:
         begin, end = self.begins[row : row + 2].tolist()
         with self.texts.open("rb") as file:
             file.seek(begin)
-            return _text_of(file.read(end - begin), self.texts, row + 1)
+            line = file.read(end - begin)
+        return _text_of(line, self.texts, row + 1)
 
 
 def _map_vectors(path: Path) -> Vectors:
+    """Map the array of a file, (texts, width), in float16 or float32."""
     advice = f"write {path} again, as float16 or float32 with a row for each text"
     try:
         vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        what = f"{path} is not a complete array"
-        raise DamagedError("LB-562", what, received=error, next=advice) from error
+        raise DamagedError(
+            "LB-562", f"{path} is not a complete array", received=error, next=advice
+        ) from error
     if vectors.ndim != 2 or vectors.dtype not in (np.float16, np.float32):
-        what = f"{path} does not hold vectors"
-        received = f"{vectors.dtype} of shape {vectors.shape}"
-        expected = "float16 or float32 of shape (texts, width)"
         raise LitebertError(
-            "LB-563", what, received=received, expected=expected, next=advice
+            "LB-563",
+            f"{path} does not hold vectors",
+            received=f"{vectors.dtype} of shape {vectors.shape}",
+            expected="float16 or float32 of shape (texts, width)",
+            next=advice,
         )
     return vectors
 
 
 def _texts_beside(path: Path) -> Path:
-    beside = [path.with_suffix(suffix) for suffix in TEXT_SUFFIXES]
-    present = [texts for texts in beside if texts.is_file()]
+    """Return the one file of texts beside a file of vectors."""
+    candidates = [path.with_suffix(suffix) for suffix in TEXT_SUFFIXES]
+    present = [texts for texts in candidates if texts.is_file()]
     if len(present) != 1:
-        what = f"the texts of the vectors in {path} must be in one file beside it"
-        received = " and ".join(map(str, present)) or "none"
-        expected = " or ".join(texts.name for texts in beside)
         raise LitebertError(
             "LB-560",
-            what,
-            received=received,
-            expected=expected,
-            next=f"put the texts into {beside[0]}, one a line",
+            f"the texts of the vectors in {path} must be in one file beside it",
+            received=" and ".join(map(str, present)) or "none",
+            expected=" or ".join(texts.name for texts in candidates),
+            next=f"put the texts into {candidates[0]}, one a line",
         )
     return present[0]
 
@@ -135,15 +140,13 @@ def _text_of(line: bytes, texts: Path, number: int) -> str:
             return content.rstrip("\r\n")
         return str(json.loads(content)["text"])
     except (ValueError, TypeError, KeyError) as error:
-        what = f"line {number:,} of {texts} has no text"
-        received = f"{type(error).__name__}: {error}"
         expected = "UTF-8"
         if texts.suffix != ".txt":
             expected = '{"text": "..."} in UTF-8'
         raise LitebertError(
             "LB-564",
-            what,
-            received=received,
+            f"line {number:,} of {texts} has no text",
+            received=f"{type(error).__name__}: {error}",
             expected=expected,
             next=f"correct line {number:,} of {texts}, or remove {texts} and its"
             " vectors",
@@ -163,21 +166,28 @@ class TaughtTexts:
     def __init__(self, location: str | Path, *, num_held_out: int) -> None:
         self.files = vector_files(location)
         self.shards = [VectorShard.open(file) for file in self.files]
-        widths = sorted({shard.vectors.shape[1] for shard in self.shards})
+        self.width = self.shards[0].vectors.shape[1]
         counts = [len(shard.vectors) for shard in self.shards]
-        self._firsts = np.cumsum([0, *counts])  # (shards + 1,)
-        self.width = widths[0]
-        total = int(self._firsts[-1])
+        # the number of the first text of each shard, then that of all, (shards + 1,)
+        self._firsts = np.cumsum([0, *counts])
+        total = sum(counts)
         self.num_held_out = min(num_held_out, total // HELD_OUT_ONE_IN)
         self.num_training = total - self.num_held_out
-        if len(widths) > 1 or not self.num_held_out:
-            what = f"the vectors in {location} cannot teach together"
-            received = f"{total:,} vectors of the widths {', '.join(map(str, widths))}"
-            expected = f"{HELD_OUT_ONE_IN} or more vectors of one width"
-            advice = f"litebert embed TEXTS --output {self.files[0]} --force"
-            raise LitebertError(
-                "LB-565", what, received=received, expected=expected, next=advice
-            )
+        self._require_one_width(location)
+
+    def _require_one_width(self, location: str | Path) -> None:
+        """Raise LB-565 unless all vectors have one width and some can be held out."""
+        widths = sorted({shard.vectors.shape[1] for shard in self.shards})
+        if len(widths) == 1 and self.num_held_out > 0:
+            return
+        total = self.num_training + self.num_held_out
+        raise LitebertError(
+            "LB-565",
+            f"the vectors in {location} cannot teach together",
+            received=f"{total:,} vectors of the widths {', '.join(map(str, widths))}",
+            expected=f"{HELD_OUT_ONE_IN} or more vectors of one width",
+            next=f"litebert embed TEXTS --output {self.files[0]} --force",
+        )
 
     @property
     def hash(self) -> str:
@@ -204,14 +214,17 @@ class TaughtTexts:
         """
         if size == self.width:
             return np.eye(size, dtype=np.float32)
-        every = max(1, self.num_training // SAMPLED_ROWS)
+        # The second moments of a sample of the training vectors, each of length 1, so
+        # that long vectors do not count more; in float64, as they are sums of many.
+        stride = max(1, self.num_training // SAMPLED_ROWS)
         moments = np.zeros((self.width, self.width))
         for shard, first in zip(self.shards, self._firsts.tolist(), strict=False):
-            stop = max(0, self.num_training - first)
-            rows = shard.vectors[:stop:every].astype(np.float64)
+            stop = max(0, self.num_training - first)  # held-out vectors come last
+            rows = shard.vectors[:stop:stride].astype(np.float64)  # (rows, width)
             rows /= np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-12)
             moments += rows.T @ rows
-        _, directions = np.linalg.eigh(moments)  # ascending
+        # eigh returns the directions as columns, those of the smallest moment first
+        _, directions = np.linalg.eigh(moments)
         largest = directions[:, ::-1][:, :size]
         return largest.astype(np.float32)
 
@@ -237,12 +250,13 @@ class TaughtLoader(Loader):
         self._longest = longest
 
     def sequences(self, start: int, stop: int) -> Iterator[MaskedSequence]:
-        size = self._texts.num_training
+        num_texts = self._texts.num_training
         for number in range(start, stop):
-            epoch, place = divmod(number, size)
-            row = rng.permutation(
-                self._seed, "taught-order", epoch, size, np.array([place])
-            )
+            # The order follows from the number alone, so that a run can be resumed at
+            # any step.
+            epoch, place = divmod(number, num_texts)
+            places = np.array([place])
+            row = rng.permutation(self._seed, "taught-order", epoch, num_texts, places)
             yield self._sequence(int(row[0]))
 
     def held_out(self) -> Iterator[PretrainingBatch]:
@@ -254,6 +268,7 @@ class TaughtLoader(Loader):
             yield collate(map(self._sequence, numbers))
 
     def _sequence(self, row: int) -> MaskedSequence:
+        """Return a text as [CLS] A [SEP], with its vector and nothing to predict."""
         text, vector = self._texts.row(row)
         tokenizer = self._tokenizer
         pieces = tokenizer.encode(text).ids[: self._longest - 2]

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.files import format_bytes, parse_json
@@ -56,42 +56,57 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
     num_rows = 0
     with closing(open_source(source)) as file:
         try:
-            plain: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
-            names = plain.schema_arrow.names
+            parquet: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
+            names = parquet.schema_arrow.names
             used = [name for name in names if not columns or name in columns]
             _require_distinct(used, source.name)
             if not columns or not set(columns) <= set(names):
                 yield dict.fromkeys(names)
                 return
-            groups = source.part or range(plain.num_row_groups)
-            size = _require_no_bomb(source, plain, groups, set(columns))
-            total = sum(plain.metadata.row_group(group).num_rows for group in groups)
-            fitting = BATCH_BYTES * total // max(1, size)
-            how = {
-                "batch_size": min(max(fitting, FEWEST_ROWS), MOST_ROWS),
-                "columns": list(columns),
-                "use_threads": False,
-            }
-            as_dictionaries: Any = pyarrow.parquet.ParquetFile(
-                file, pre_buffer=False, read_dictionary=_strings(plain)
-            )
-            for group in groups:
-                reader = plain
-                if _has_long_strings(as_dictionaries, group, list(columns)):
-                    reader = as_dictionaries
-                for batch in reader.iter_batches(row_groups=[group], **how):
-                    cells = _Cells(source, batch, num_rows)
-                    for index in range(batch.num_rows):
-                        yield _BatchRow(cells, index)
-                    num_rows += batch.num_rows
-                    if source.on_read is not None:
-                        source.on_read(source.size * num_rows // total)
+            for batch in _read_batches(source, file, parquet, list(columns)):
+                cells = _Cells(source, batch, num_rows)
+                for index in range(batch.num_rows):
+                    yield _BatchRow(cells, index)
+                num_rows += batch.num_rows
         except (pyarrow.ArrowException, OSError) as error:
-            what = f"{source.name} is damaged after row {num_rows + (source.before or 0):,}"
-            advice = "copy or write the file again"
+            last_row = num_rows + (source.before or 0)
             raise DamagedError(
-                "LB-317", what, received=str(error), next=advice
+                "LB-317",
+                f"{source.name} is damaged after row {last_row:,}",
+                received=str(error),
+                next="copy or write the file again",
             ) from error
+
+
+def _read_batches(
+    source: Source, file: IO[bytes], parquet: Any, columns: list[str]
+) -> Iterator[Any]:
+    """Yield these columns in batches of about BATCH_BYTES, row group by row group."""
+    import pyarrow.parquet
+
+    groups = source.part or range(parquet.num_row_groups)
+    size = _require_no_bomb(source, parquet, groups, set(columns))
+    total = sum(parquet.metadata.row_group(group).num_rows for group in groups)
+    num_fitting = BATCH_BYTES * total // max(1, size)
+    # a long string that many rows repeat is in memory once as a dictionary
+    with_dictionaries: Any = pyarrow.parquet.ParquetFile(
+        file, pre_buffer=False, read_dictionary=_strings(parquet)
+    )
+    num_read = 0
+    for group in groups:
+        reader = parquet
+        if _has_long_strings(with_dictionaries, group, columns):
+            reader = with_dictionaries
+        for batch in reader.iter_batches(
+            batch_size=min(max(num_fitting, FEWEST_ROWS), MOST_ROWS),
+            row_groups=[group],
+            columns=columns,
+            use_threads=False,
+        ):
+            yield batch
+            num_read += batch.num_rows
+            if source.on_read is not None:
+                source.on_read(source.size * num_read // total)
 
 
 def read_class_names(source: Source) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ names the file and the line.
 """
 
 import difflib
+import errno
 import gzip
 import stat
 import sys
@@ -129,8 +130,8 @@ STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
 
 def find_texts(names: Names) -> tuple[Source, ...]:
     """Look up one input or several."""
-    given = [names] if isinstance(names, str | Path) else names
-    sources = tuple(find_input(str(name)) for name in given)
+    listed = [names] if isinstance(names, str | Path) else names
+    sources = tuple(find_input(str(name)) for name in listed)
     if not sources:
         raise LitebertError(
             "LB-316", "there is no input", next="name one or more files or URLs"
@@ -141,33 +142,37 @@ def find_texts(names: Names) -> tuple[Source, ...]:
 def find_input(name: str, kinds: Sequence[str] = TEXTS) -> Source:
     """Look up a path or a URL; it must be of one of `kinds`, readable and not empty."""
     try:
-        if is_url(name):
-            with _storage(name) as (store, path):
-                size = int(store.head(path)["size"])
-        else:
-            found = Path(name).stat()
-            # opening a pipe would wait for a writer
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(
-                    0,
-                    (
-                        "it is a folder"
-                        if stat.S_ISDIR(found.st_mode)
-                        else "it is a pipe or a device"
-                    ),
-                )
-            with open(name, "rb"):
-                size = found.st_size
+        size = _object_size(name) if is_url(name) else _file_size(Path(name))
     except (OSError, ValueError, TypeError) as error:
         raise _unreadable(name, error) from error
     source = _source(name, size)
-    kind = source.kind
-    compression = source.compression
-    if kind not in kinds or (kind in COMPACT and compression):
+    is_packed_twice = source.kind in COMPACT and source.compression != ""
+    if source.kind not in kinds or is_packed_twice:
         raise _unknown_kind(source, [kind for kind in kinds if kind])
     if size == 0:
         raise no_content(name)
     return source
+
+
+def _object_size(url: str) -> int:
+    with _storage(url) as (store, path):
+        return int(store.head(path)["size"])
+
+
+def _file_size(path: Path) -> int:
+    """Return the bytes of a file; OSError if it cannot be opened."""
+    _require_regular(path)
+    with path.open("rb"):
+        return path.stat().st_size
+
+
+def _require_regular(path: Path) -> None:
+    """Raise OSError unless a path is a file: opening a pipe would wait for a writer."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device")
 
 
 def _unknown_kind(source: Source, kinds: Sequence[str]) -> RequestError:
@@ -193,35 +198,40 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
     """
     for pattern in patterns:
         for compression in ("", *COMPRESSIONS):
-            found = sorted(
-                path for path in folder.glob(pattern + compression) if path.is_file()
-            )
-            if found:
-                return [_source(str(path), path.stat().st_size) for path in found]
-    received = "a file, not a folder" if folder.exists() else "no such folder"
+            matches = sorted(folder.glob(pattern + compression))
+            paths = [path for path in matches if path.is_file()]
+            if paths:
+                return [_source(str(path), path.stat().st_size) for path in paths]
+    raise LitebertError(
+        "LB-820",
+        f"the data is not in {folder}",
+        received=_contents(folder),
+        expected=f"one of {', '.join(patterns)} (also {' or '.join(COMPRESSIONS)})",
+        next=f"ls {quote(str(folder))}",
+    )
+
+
+def _contents(folder: Path) -> str:
+    """Say what is in a folder, or at its place."""
     if folder.is_dir():
-        received = (
-            ", ".join(sorted(path.name for path in folder.iterdir()))
-            or "an empty folder"
-        )
-    expected = f"one of {', '.join(patterns)} (also {' or '.join(COMPRESSIONS)})"
-    what = f"the data is not in {folder}"
-    look = f"ls {quote(str(folder))}"
-    raise LitebertError("LB-820", what, received=received, expected=expected, next=look)
+        names = sorted(path.name for path in folder.iterdir())
+        return ", ".join(names) or "an empty folder"
+    return "a file, not a folder" if folder.exists() else "no such folder"
 
 
 def find_file(path: Path) -> Source:
     """Return the named file, or its compressed form."""
-    for place in (
-        path,
-        *(path.with_name(path.name + each) for each in COMPRESSIONS if path.name),
-    ):
-        if place.is_file() and not path.is_dir():
+    places = [path]
+    if path.name and not path.is_dir():
+        places += [path.with_name(path.name + suffix) for suffix in COMPRESSIONS]
+    for place in places:
+        if place.is_file():
             return _source(str(place), place.stat().st_size)
-    other = "it is a pipe or a device" if path.exists() else "there is no such file"
-    raise _unreadable(
-        str(path), OSError(0, "it is a folder" if path.is_dir() else other)
-    )
+    try:
+        _require_regular(path)
+    except (OSError, ValueError) as error:
+        raise _unreadable(str(path), error) from error
+    raise AssertionError("a regular file is found above")
 
 
 def is_url(name: str) -> bool:
@@ -238,12 +248,14 @@ def no_content(name: str) -> LitebertError:
 
 def _source(name: str, size: int) -> Source:
     suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
-    compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
+    compression = ""
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        compression = suffixes.pop()
     kind = suffixes[-1] if suffixes else ""
+    if kind in JSON_LINES:
+        kind = JSON_LINES[0]
     location = name if is_url(name) else str(Path(name).absolute())
-    return Source(
-        name, location, JSON_LINES[0] if kind in JSON_LINES else kind, compression, size
-    )
+    return Source(name, location, kind, compression, size)
 
 
 def _unreadable(name: str, error: Exception) -> LitebertError:
@@ -251,7 +263,7 @@ def _unreadable(name: str, error: Exception) -> LitebertError:
     advice = f"ls -l {quote(name)}"
     if is_url(name):
         advice = "check the URL and your credentials"
-    elif received == "it is a folder":
+    elif isinstance(error, IsADirectoryError):
         advice = f"name the files in it: {quote(name)}/*"
     elif isinstance(error, FileNotFoundError):
         advice = _nearest(Path(name))
@@ -294,28 +306,37 @@ def read_pieces(source: Source) -> Iterator[bytes]:
     with closing(open_source(source)) as file:
         if source.part is not None:
             yield from _read_part(file, source.part, source.on_read)
-            return
-        length = 0
-        unpacked = cast(Any, file)
-        if source.compression == ".gz":
-            unpacked = gzip.GzipFile(fileobj=file)
-        elif source.compression == ".zst":
-            try:
-                import pyarrow
-            except ImportError as error:
-                raise missing_package(
-                    "pyarrow", extra="data", needed_for="a .zst input"
-                ) from error
-            unpacked = pyarrow.CompressedInputStream(
-                pyarrow.PythonFile(file, "r"), "zstd"
-            )
-        while piece := unpacked.read(PIECE_BYTES):
-            length += len(piece)
-            if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
-                raise decompression_bomb(source, length, file.tell())
-            if source.on_read is not None:
-                source.on_read(file.tell())
-            yield piece
+        else:
+            yield from _read_whole(file, source)
+
+
+def _read_whole(file: IO[bytes], source: Source) -> Iterator[bytes]:
+    """Yield the decompressed bytes of an open input until they are far too many."""
+    unpacked = _unpack(file, source.compression)
+    length = 0
+    while piece := unpacked.read(PIECE_BYTES):
+        length += len(piece)
+        stored = file.tell()
+        if length > BOMB_BYTES and length > BOMB_RATIO * stored:
+            raise decompression_bomb(source, length, stored)
+        if source.on_read is not None:
+            source.on_read(stored)
+        yield piece
+
+
+def _unpack(file: IO[bytes], compression: str) -> Any:
+    """Return a file whose bytes are decompressed as they are read."""
+    if compression == ".gz":
+        return gzip.GzipFile(fileobj=file)
+    if compression == ".zst":
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise missing_package(
+                "pyarrow", extra="data", needed_for="a .zst input"
+            ) from error
+        return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
+    return file
 
 
 def _read_part(

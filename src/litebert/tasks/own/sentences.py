@@ -185,27 +185,30 @@ def _endless(table: TableFile, word: str) -> LitebertError:
 def _scan_sentences(
     table: TableFile, word: str, tag: str | None, sentence: str | None
 ) -> Iterator[Scanned]:
-    """Yield each sentence as a row of lists, numbered by its first word."""
-    first = 0
+    """Yield each sentence as a row of lists, numbered by its first word.
+
+    A damaged row is yielded as its error, and does not end its sentence.
+    """
+    first = 0  # the numbers of the first and last row of the sentence so far
     last = 0
     rows = list[Row]()
-    name = ""
+    name = ""  # what the column of sentences says
     for number, row in table.scan():
+        follows = number == last + 1
+        last = number
         if isinstance(row, LitebertError):
             yield number, row
             continue
-        begins = number > last + 1
         if sentence is not None:
             cell = name_of(row.get(sentence)) or name
-            begins = cell != name
+            follows = cell == name
             name = cell
-        if begins and rows:
+        if rows and not follows:
             yield first, _sentence(rows, word, tag)
             rows = []
         if not rows:
             first = number
         rows.append(row)
-        last = number
     if rows:
         yield first, _sentence(rows, word, tag)
 
