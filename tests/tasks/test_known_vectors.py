@@ -157,7 +157,7 @@ def test_a_stopped_run_resumes_bit_for_bit_from_the_same_vectors(
     write_vectors(
         vectors, "0001", PLAIN_SENTENCES[:100], vectors_of(PLAIN_SENTENCES[:100])
     )
-    with pytest.raises(LitebertError, match="data of teacher"):
+    with pytest.raises(LitebertError, match="other values of teacher"):
         weights()
 
 
