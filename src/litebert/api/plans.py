@@ -94,10 +94,10 @@ def finetuning_plan(
         ),
         "task": f"{dataset.name}, {dataset.family.head.kind}",
         "parameters": f"{needs.num_parameters:,}",
-        "examples": (
-            f"{num_examples:,} in {len(prepared.features):,} sequences or windows"
-        ),
+        "examples": f"{num_examples:,}",
     }
+    if len(prepared.features) != num_examples:
+        lines["examples"] += f" in {len(prepared.features):,} sequences"
     for split, held_out in prepared.held_out.items():
         lines[f"  {split}"] = f"{len(held_out.examples):,}"
     lines["steps"] = _steps_of(train)

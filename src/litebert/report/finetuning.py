@@ -208,7 +208,8 @@ def _on_last_and_best(result: Result) -> str:
         f"The last step is where training ended{in_model}. The best evaluation is the"
         f" one with the highest {result.key_measure} of {result.num_evaluations:,}"
         f" ({in_best}): it was chosen on the same examples that it is measured on, which"
-        " flatters it. Compare each with figures chosen the same way."
+        " flatters it. Compare it only with the best evaluations of other runs, and the"
+        " last step with their last steps."
     )
 
 
