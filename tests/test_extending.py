@@ -505,6 +505,18 @@ def test_the_head_of_the_page_is_weighted_saved_resumed_and_reported(
             "embed",
         )
     assert litebert.load("runs/whole").network.heads[-1] == "span_boundary"
+    # a continuation says that it drops the head, unless it is asked to keep it
+    further = ("pretrain", "--corpus", corpus, "--from", "runs/whole", *QUICK)
+    further = (*further, "objective.max_seq_length=64", "train.loader_workers=0")
+    capsys.readouterr()
+    assert shell(*further, "--name", "dropping") == 0
+    assert "objective.heads.span_boundary=1 keeps it" in capsys.readouterr().err
+    keeping = (*further, "objective.heads.span_boundary=0.5", "--name", "keeping")
+    assert shell(*keeping, "--dry-run") == 0
+    plan = capsys.readouterr().out
+    assert "span_boundary x 0.5" in plan
+    assert shell(*keeping) == 0
+    assert "keeps it" not in capsys.readouterr().err
     with pytest.raises(LitebertError, match="span_boundary"):
         open_source(Path("runs/whole/model"))
     open_source(Path("runs/whole/model"), has_head=False)
@@ -694,6 +706,22 @@ def test_the_stream_of_the_page_answers_each_line_before_it_waits_for_the_next(
     assert nearness[0] is None
     assert nearness[1] == pytest.approx(1.0, abs=1e-5)
     assert nearness[2] < 0.99
+
+
+def test_a_stream_in_python_reads_texts_and_checks_its_options(
+    page: Callable[..., Path],
+) -> None:
+    load_plugin(str(page("verb", "drift")))
+    model = litebert.load()
+    answers = model.drift(iter([SHIP, SHIP]), memory=0.5)
+    assert next(answers) == {"nearness": None}
+    assert next(answers)["nearness"] == pytest.approx(1.0, abs=1e-5)
+    with pytest.raises(LitebertError, match=r"(?s)one text.*model.drift\(\['abc'\]\)"):
+        model.drift("abc")
+    with pytest.raises(LitebertError, match="less than or equal to 1"):
+        model.drift([SHIP], memory=2)
+    with pytest.raises(TypeError, match="speed"):
+        model.drift([SHIP], speed=2)
 
 
 def test_an_output_of_a_stream_is_continued_with_what_was_read_before(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from litebert import cpu
 from litebert.answers import Shown
 from litebert.api.runs import Planned
-from litebert.config import PretrainConfig, TrainConfig
+from litebert.config import ObjectiveConfig, PretrainConfig, TrainConfig
 from litebert.errors import format_count, format_duration
 from litebert.files import format_bytes
 from litebert.hub import PACKAGED
@@ -47,9 +47,7 @@ def pretraining_plan(
         ),
         "parameters": f"{at_most}{needs.num_parameters:,}",
         "data": data,
-        "objective": (
-            f"masked LM {objective.mask_prob:.0%}, sentence {objective.sentence}"
-        ),
+        "objective": _objective_of(objective),
         "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
         "tokens": f"{tokens:,} at most",
     }
@@ -57,6 +55,18 @@ def pretraining_plan(
         before = "" if has_corpus else ", after the corpus is made"
         lines["time"] = f"{format_duration(60 * train.minutes)} of training{before}"
     return _plan_of(lines, needs, train, folder, tokens=tokens)
+
+
+def _objective_of(objective: ObjectiveConfig) -> str:
+    """Name what a run learns: masks, the sentence objective, and the heads if they are
+    not those of ALBERT.
+    """
+    words = f"masked LM {objective.mask_prob:.0%}, sentence {objective.sentence}"
+    usual = ObjectiveConfig().heads
+    if objective.heads == usual:
+        return words
+    weights = [f"{name} x {weight:g}" for name, weight in objective.heads.items()]
+    return f"{words}; heads {', '.join(weights)}"
 
 
 def describe_texts(sources: Sequence[Source], held_out: float) -> str:

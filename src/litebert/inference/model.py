@@ -607,7 +607,7 @@ class Model:
             """Return the method of a verb that a plug-in has added."""
             if name.startswith("_") or name not in VERBS:
                 raise AttributeError(f"a model has no method {name}")
-            return partial(VERBS[name].call, self)
+            return partial(VERBS[name].ask, self)
 
     def begin(
         self, verb: str, texts: Texts, *, is_bounded: bool = False

@@ -27,6 +27,8 @@ from shlex import quote
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
+from litebert.errors import RequestError
+
 if TYPE_CHECKING:
     from litebert.inference.model import Model
 
@@ -165,6 +167,39 @@ class Verb:
             for name, parameter in self.inputs.items()
             if parameter.default is parameter.empty and name != "choices"
         )
+
+    def ask(self, model: "Model", *texts: Any, **options: Any) -> Any:
+        """Call the function, after a check of what Python gave it; in the shell and
+        over HTTP, the types of the parameters are checked on the way.
+        """
+        call = inspect.signature(self.call).bind(model, *texts, **options)
+        streamed = call.arguments.get("texts")
+        if self.is_stream and isinstance(streamed, str):
+            raise RequestError(
+                "LB-546",
+                f"{self.name} reads a list of texts, or an iterator of them",
+                received=f"one text, {streamed!r:.100}",
+                next=f"model.{self.name}([{streamed!r:.100}])",
+            )
+        for name in self.options:
+            if name in call.arguments:
+                self._check_option(name, call.arguments[name])
+        return self.call(model, *texts, **options)
+
+    def _check_option(self, name: str, value: Any) -> None:
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            TypeAdapter[Any](self.hints[name]).validate_python(value)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]["msg"]
+            raise RequestError(
+                "LB-542",
+                f"{name} of {self.name} cannot have this value",
+                received=repr(value),
+                expected=problem.removeprefix("Input should be "),
+                next=f"omit {name}",
+            ) from error
 
     # ---- rows and answers ------------------------------------------------------------
 

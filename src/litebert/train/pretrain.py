@@ -41,6 +41,7 @@ from litebert.optim import (
     load_state_tensors,
     use_average,
 )
+from litebert.plugins import PRETRAINING_HEADS
 from litebert.runs import RunFolder
 from litebert.settings import (
     DEFAULT,
@@ -623,8 +624,16 @@ def take_start(
         ]
         shared = len(set(pieces) & set(former.pieces))
         log.say(f"a new vocabulary: {shared:,} of {len(pieces):,} pieces are shared")
-    if fresh := start_from(network, folder, rows=rows).fresh:
-        log.say(f"new, not in that model: {', '.join(fresh[:6])}")
+    start = start_from(network, folder, rows=rows)
+    if start.fresh:
+        log.say(f"new, not in that model: {', '.join(start.fresh[:6])}")
+    for head in sorted({name.partition(".")[0] for name in start.dropped}):
+        if head in PRETRAINING_HEADS and head not in config.objective.heads:
+            log.say(
+                f"dropped: the head {head} of that model, which this run does not"
+                f" train; objective.heads.{head}=1 keeps it",
+                is_warning=True,
+            )
     if config.start.optimizer:
         try:
             state = load_file(folder / OPTIMIZER_FILE)
@@ -639,4 +648,4 @@ def take_start(
             ) from error
         load_state_tensors(optimizer, state)
         log.say("also loaded its optimizer's state")
-    return fresh
+    return start.fresh
