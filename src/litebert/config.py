@@ -885,7 +885,12 @@ class FinetuneTrainConfig(TrainConfig):
     )
     batch_size: Count = Field(32, description="examples (SQuAD: windows) per step")
     eval_every: int = Field(
-        0, ge=0, description="steps between evaluations; 0: once an epoch"
+        0,
+        ge=0,
+        description=(
+            "steps between evaluations; 0: once an epoch, or less often if more"
+            " examples are held out than trained on"
+        ),
     )
     eval_at_start: bool = Field(
         False, description="evaluate before the first step, too"

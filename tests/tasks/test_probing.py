@@ -5,8 +5,13 @@ import pytest
 import torch
 
 from litebert.config import HeadConfig
-from litebert.tasks.kinds.linear import fit_scores, fit_sigmoids, fit_softmax
-from litebert.tasks.kinds.similarity import SHARPNESS, Similarity
+from litebert.tasks.kinds.linear import (
+    fit_scores,
+    fit_sigmoids,
+    fit_softmax,
+    in_own_span,
+)
+from litebert.tasks.kinds.similarity import Similarity
 from litebert.tasks.kinds.text import Regression
 from litebert.tasks.probing import STRENGTHS, choose_strength, cross_validate
 
@@ -51,6 +56,20 @@ def test_the_strength_means_the_same_on_every_scale_of_the_scores() -> None:
     np.testing.assert_allclose(large(ROWS), 1_000 * small(ROWS), rtol=1e-9)
 
 
+def test_rows_in_the_basis_of_their_span_give_the_same_answers() -> None:
+    wide = np.random.default_rng(4).standard_normal((60, 200))
+    narrow = in_own_span(wide)
+    assert narrow.shape == (60, 60)
+    np.testing.assert_allclose(narrow @ narrow.T, wide @ wide.T, atol=1e-9)
+    family = Regression(HeadConfig(**SCORE))
+    scores = (wide[:, :1] + wide[:, 1:2]).astype(np.float32)
+    outputs = [
+        cross_validate(family, rows, scores, ONES, 0.01) for rows in (wide, narrow)
+    ]
+    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-6, atol=1e-9)
+    assert in_own_span(ROWS) is ROWS
+
+
 def test_the_strength_is_chosen_on_rows_that_were_not_fitted() -> None:
     family = Regression(HeadConfig(**SCORE))
     wide = np.random.default_rng(2).standard_normal((60, 200))
@@ -70,18 +89,28 @@ SCORE = {
 }
 
 
-def test_the_loss_of_similarity_counts_each_pair_that_is_ranked_wrong() -> None:
+def test_the_loss_of_similarity_is_one_minus_the_correlation_of_a_batch() -> None:
     family = Similarity(HeadConfig(kind="text-vectors"))
     vectors = torch.randn(8, 6, generator=torch.Generator().manual_seed(1))
+    vectors.requires_grad_()
     cosines = family.by_example(vectors)
     scores = torch.tensor([2.0, 0.0, 2.0, 5.0])
-    total = 1.0
-    for i in range(4):
-        for j in range(4):
-            if scores[i] > scores[j]:
-                excess = SHARPNESS * (cosines[j, 0] - cosines[i, 0])
-                total += float(excess.exp())
+    expected = 1 - np.corrcoef(cosines.detach()[:, 0], scores)[0, 1]
     losses = family.losses_of(cosines, scores)
-    assert losses.tolist() == pytest.approx([np.log(total)] * 4, rel=1e-4)
-    # equal scores leave nothing to rank
-    assert family.losses_of(cosines, torch.ones(4)).tolist() == [0.0] * 4
+    assert losses.tolist() == pytest.approx([expected] * 4, rel=1e-4)
+    # neither the scale of the scores nor their mean matters
+    scaled = family.losses_of(cosines, 100 * scores - 7)
+    assert scaled.tolist() == pytest.approx(losses.tolist(), rel=1e-4)
+
+
+@pytest.mark.parametrize("scores", [[1.0], [3.0, 3.0, 3.0]])
+def test_equal_scores_teach_vectors_nothing(scores: list[float]) -> None:
+    family = Similarity(HeadConfig(kind="text-vectors"))
+    vectors = torch.randn(
+        2 * len(scores), 6, generator=torch.Generator().manual_seed(1)
+    )
+    vectors.requires_grad_()
+    losses = family.losses_of(family.by_example(vectors), torch.tensor(scores))
+    assert losses.tolist() == [1.0] * len(scores)
+    losses.sum().backward()
+    assert vectors.grad is not None and not vectors.grad.any()

@@ -16,7 +16,7 @@ from litebert.folder import ModelFolder, start_from
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.finetuning import outputs_of
 from litebert.tasks.kinds.family import Family, Feature, Output, targets_of
-from litebert.tasks.kinds.linear import Rows
+from litebert.tasks.kinds.linear import Rows, in_own_span
 from litebert.tasks.kinds.text import (
     Regression,
     TextClassification,
@@ -132,9 +132,10 @@ def choose_strength(
     """Return the strength with the lowest loss in cross-validation."""
     if len(rows) < 2:
         return STRENGTHS[len(STRENGTHS) // 2]
+    coordinates = in_own_span(rows)
     losses = list[float]()
     for strength in STRENGTHS:
-        outputs = cross_validate(family, rows, targets, weights, strength)
+        outputs = cross_validate(family, coordinates, targets, weights, strength)
         losses.append(_mean_loss(family, outputs, targets))
     return STRENGTHS[int(np.argmin(losses))]
 

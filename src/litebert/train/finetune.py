@@ -426,6 +426,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             folder,
             hidden_size=shape.hidden_size,
             num_features=len(features),
+            num_held_out=sum(len(part.features) for part in held_out.values()),
             reading=reading,
             fits_head=fits_head,
             family=dataset.family,
@@ -451,6 +452,7 @@ def settle_defaults(
     *,
     hidden_size: int,
     num_features: int,
+    num_held_out: int,
     reading: Reading,
     fits_head: bool,
     family: Family[Any, Any],
@@ -471,7 +473,12 @@ def settle_defaults(
     steps = train.steps or max(1, round(train.epochs * steps_per_epoch))
     # raises for a warm-up that is too long, before any work
     build_schedule(suited.config.optim, total_steps=steps)
-    eval_every = train.eval_every or min(math.ceil(steps_per_epoch), steps)
+    eval_every = train.eval_every
+    if not eval_every:
+        # Once an epoch, but an evaluation must not cost more than a third of the
+        # training before it: answering a row takes a third of training on it.
+        least_trained = max(num_features, num_held_out)
+        eval_every = min(math.ceil(least_trained / train.batch_size), steps)
     precision = train.precision
     if precision in (None, "auto"):
         recorded = RunFolder(folder).settings.get("train.precision")

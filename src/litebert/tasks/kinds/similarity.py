@@ -1,5 +1,5 @@
-"""Vectors of texts, trained on pairs with a score: the cosine of two vectors must rank
-the pairs as the scores do.
+"""Vectors of texts, trained on pairs with a score: the cosines of the two vectors of
+each pair must follow the scores.
 
 Each text is read alone, so the result is a model of vectors, not of pairs: it embeds,
 compares and searches, and sentence-transformers opens it. Unlike a regression it keeps
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -27,9 +26,8 @@ from litebert.tasks.kinds.text import (
     TextExample,
 )
 
-# How sharply CoSENT compares cosines, which differ by less than 2
-# (https://kexue.fm/archives/8847; the default of sentence-transformers, too).
-SHARPNESS = 20.0
+# Keeps the correlation of pairs with equal scores, or equal cosines, at 0.
+TINY = 1e-6
 
 
 class MeanVector(nn.Module):
@@ -70,19 +68,20 @@ class Similarity(Regression):
         return F.cosine_similarity(logits[0::2], logits[1::2])[:, None]
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return CoSENT for each pair; it compares the pairs that are computed at once.
+        """Return 1 - r for each pair, where r is the correlation (Pearson) of cosines
+        and scores over the pairs that are computed at once.
 
-        It is log(1 + sum of exp(20 (cosine of j - cosine of i))) over all i, j where
-        pair i has the higher score. All pairs of a batch have the same loss, so that
-        its mean is the loss.
+        The vectors of the start already give a useful order, which a loss must not
+        destroy. CoSENT (log-sum-exp over pairs in the wrong order) follows the few
+        worst pairs of a batch: on 500 pairs of STS-B, it first loses twelve points of
+        Spearman. The squared error would first have to learn a scale of the cosines.
         """
-        cosines = SHARPNESS * logits[:, 0]
-        scores = targets.view(-1)
-        is_higher = scores[:, None] > scores[None, :]  # (i, j)
-        excess = cosines[None, :] - cosines[:, None]
-        wrong = excess.masked_fill(~is_higher, -torch.inf).reshape(-1)
-        # the 1 of log(1 + ...)
-        loss = torch.cat([wrong.new_zeros(1), wrong]).logsumexp(0)
+        cosines = logits[:, 0] - logits[:, 0].mean()
+        scores = targets.view(-1).to(cosines.dtype)
+        scores = scores - scores.mean()
+        norms = cosines.norm() * scores.norm()
+        correlation: Tensor = (cosines @ scores) / (norms + TINY)
+        loss: Tensor = 1 - correlation
         return loss.expand(len(cosines))
 
     def measured(
