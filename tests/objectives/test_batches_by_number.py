@@ -184,8 +184,8 @@ def test_sequences_of_a_mix_are_those_that_its_corpora_draw_one_by_one() -> None
 @pytest.mark.parametrize(
     ("sentence", "length", "tolerance"),
     [
-        ("order", 64, 0.1),
-        ("none", 256, 0.1),
+        ("order", 64, 0.02),
+        ("none", 256, 0.01),
         ("next", 256, 0.25),  # a B from another document may end with that document
     ],
 )
