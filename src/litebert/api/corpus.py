@@ -70,24 +70,20 @@ def train_vocabulary(
     """Train a vocabulary, but never replace another one: a model may need it.
     `is_limit`: a small text gives fewer. `symbols` become whole pieces.
     """
-    given = read_texts(paths(texts), column=column)
     model = train_tokenizer(
-        given,
+        read_texts(paths(texts), column=column),
         vocab_size=vocab_size,
         is_limit=is_limit,
         symbols=symbols,
         **asdict(rules),
     )
     tokenizer = Tokenizer.from_model(model, **asdict(rules))
-    if (folder / "tokenizer_config.json").exists() and Tokenizer.load(
-        folder
-    ).hash != tokenizer.hash:
-        what = f"{folder} has another vocabulary"
-        received = f"--vocab-size {vocab_size}, or other texts or options"
+    exists = (folder / "tokenizer_config.json").exists()
+    if exists and Tokenizer.load(folder).hash != tokenizer.hash:
         raise LitebertError(
             "LB-105",
-            what,
-            received=received,
+            f"{folder} has another vocabulary",
+            received=f"--vocab-size {vocab_size}, or other texts or options",
             next="choose another --output, or --name of a run",
         )
     with staged_folder(folder, own=TOKENIZER_FILES) as staged:
@@ -146,16 +142,17 @@ def tokenizer_train(
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
     litebert tokenizer train posts.csv --symbols handles.txt --output vocabularies/posts
     """
+    whole_words = [] if symbols is None else read_symbols(symbols)
     trained = train_vocabulary(
         inputs,
         output,
         Normalizer(not cased, keep_accents),
         vocab_size,
         column=column,
-        symbols=() if symbols is None else read_symbols(symbols),
+        symbols=whole_words,
     )
-    found = TrainedVocabulary(folder=str(output), vocab_size=trained.vocab_size)
-    return Shown(found, f"{trained.vocab_size:,} pieces in {output}")
+    record = TrainedVocabulary(folder=str(output), vocab_size=trained.vocab_size)
+    return Shown(record, f"{trained.vocab_size:,} pieces in {output}")
 
 
 class Encoded(TypedDict):
@@ -179,18 +176,17 @@ def tokenizer_encode(
     litebert tokenizer encode "The cat sat." --tokenizer vocabularies/mine
     litebert tokenizer encode "The [MASK] sat." --tokenizer models/mine --special-tokens
     """
-    found = Tokenizer.load(vocabulary_path(tokenizer)).encode(
-        text, pair, special_tokens=special_tokens
-    )
-    rows = zip(found.ids, found.pieces, found.offsets, strict=True)
-    lines = [
-        f"{number:>7}  {piece}  {start}-{end}" for number, piece, (start, end) in rows
-    ]
+    loaded = Tokenizer.load(vocabulary_path(tokenizer))
+    encoding = loaded.encode(text, pair, special_tokens=special_tokens)
+    lines = list[str]()
+    rows = zip(encoding.ids, encoding.pieces, encoding.offsets, strict=True)
+    for number, piece, (start, end) in rows:
+        lines.append(f"{number:>7}  {piece}  {start}-{end}")
     tokens = Encoded(
-        ids=found.ids,
-        segments=found.segments,
-        pieces=found.pieces,
-        offsets=found.offsets,
+        ids=encoding.ids,
+        segments=encoding.segments,
+        pieces=encoding.pieces,
+        offsets=encoding.offsets,
     )
     return Shown(tokens, "\n".join(lines))
 
@@ -272,15 +268,18 @@ def corpus_check(
     litebert corpus check my-text.txt --tokenizer vocabularies/mine
     litebert corpus check corpora/mine --verify
     """
-    given = paths(inputs)
-    folder = Path(given[0])
-    if len(given) == 1 and any((folder / name).exists() for name in (MANIFEST, PLAN)):
+    places = paths(inputs)
+    folder = Path(places[0])
+    is_corpus = (folder / MANIFEST).exists() or (folder / PLAN).exists()
+    if len(places) == 1 and is_corpus:
         return check_corpus(folder, verify_only=verify)
     if verify:
-        what = "only a corpus has hashes to verify"
-        advice = "omit --verify to check texts"
-        raise LitebertError("LB-218", what, received=", ".join(given), next=advice)
+        raise LitebertError(
+            "LB-218",
+            "only a corpus has hashes to verify",
+            received=", ".join(places),
+            next="omit --verify to check texts",
+        )
+    vocabulary = None if tokenizer is None else vocabulary_path(tokenizer)
     settings = TextSettings(sentences, documents, column, language)
-    return check_text(
-        given, settings, tokenizer=tokenizer and vocabulary_path(tokenizer)
-    )
+    return check_text(places, settings, tokenizer=vocabulary)

@@ -77,25 +77,19 @@ class Run(on_disk.RunFolder):
         seeds; in pretraining, the last.
         """
         if self.seeds:
-            ends = run_results.ends_of(run_results.results_of(self)).items()
-            medians: dict[str, Json] = {
-                end: {n: each.median for n, each in found.items()}
-                for end, found in ends
+            results: dict[str, Json] = {
+                "seeds": [run.result for run in self.seeds if run.outcome]
             }
-            return {
-                "seeds": [each.result for each in self.seeds if each.outcome],
-                **medians,
-            }
+            ends = run_results.ends_of(run_results.results_of(self))
+            for end, spreads in ends.items():
+                results[end] = dict(_medians(spreads))
+            return results
         if self.kind == "fine-tuning":
             return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
-        return next(
-            (
-                dict(row)
-                for row in reversed(read_metrics(self.folder))
-                if row["kind"] == "eval"
-            ),
-            {},
-        )
+        for row in reversed(read_metrics(self.folder)):
+            if row["kind"] == "eval":
+                return dict(row)
+        return {}
 
     @property
     def metrics(self) -> Results[dict[str, Json]]:
@@ -157,13 +151,15 @@ class Run(on_disk.RunFolder):
         if self.plan is not None or not parts:
             return repr(self)
         page = self.folder / REPORT_FILE
-        ends = [f"report  {page if page.is_file() else 'not written'}"]
+        report = "report  not written"
+        if page.is_file():
+            report = f"report  {page}"
         if self.kind != "fine-tuning":
-            return "\n".join([f"model   {self.folder / 'model'}", *ends])
-        ends[:0] = [_model_line(part) for part in parts]
+            return f"model   {self.folder / 'model'}\n{report}"
         # result.json may be gone
         results = [part.outcome for part in parts if part.outcome]
-        return "\n".join([*_result_lines(results, self.seeds), *ends])
+        models = [_model_line(part) for part in parts]
+        return "\n".join([*_result_lines(results, self.seeds), *models, report])
 
     @property
     def notes(self) -> tuple[str, ...]:

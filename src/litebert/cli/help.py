@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -34,6 +35,9 @@ from litebert.errors import as_litebert_error, free_bytes, no_such_name
 from litebert.files import format_bytes
 from litebert.inference.verb import Verb
 from litebert.plugins import VERBS
+
+if TYPE_CHECKING:  # it imports torch
+    from litebert.device import Device
 
 
 def help(  # noqa: A001
@@ -151,6 +155,12 @@ class Check:
     found: str
     advice: str = ""
 
+    def __str__(self) -> str:
+        if self.is_good:
+            return f"ok   {self.name:<10} {self.found}"
+        advice = f"     {'next':<10} {self.advice}"
+        return f"BAD  {self.name:<10} {self.found}\n{advice}"
+
 
 def doctor() -> Shown[list[Check]]:
     """Check Python, torch, device, disk and threads; test training and answering for a
@@ -167,9 +177,9 @@ def doctor() -> Shown[list[Check]]:
 
     device = choose_device()
     free = free_bytes(Path.cwd())
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    missing = ", ".join(name for name in OPTIONAL if find_spec(name) is None)
-    room = f"{free / 2**30:.1f} GiB free here"
+    major, minor, *_ = torch.__version__.split(".")
+    missing = [name for name in OPTIONAL if find_spec(name) is None]
+    extras = f"not installed: {', '.join(missing)}" if missing else "all"
     checks = [
         Check(
             "python",
@@ -177,46 +187,45 @@ def doctor() -> Shown[list[Check]]:
             platform.python_version(),
             "install Python 3.11 or newer",
         ),
-        Check("torch", version >= (2, 9), torch.__version__, "pip install -U torch"),
         Check(
-            "device",
-            True,
-            "CPU only" if device.is_cpu else device.name,
+            "torch",
+            (int(major), int(minor)) >= (2, 9),
+            torch.__version__,
+            "pip install -U torch",
         ),
+        Check("device", True, _name_of(device)),
         Check("threads", True, cpu.explain_threads(torch.get_num_threads())),
         Check("memory", True, _memory()),
         Check(
-            "disk", free >= 2 << 30, room, "free some space, or work in another folder"
+            "disk",
+            free >= 2 << 30,
+            f"{free / 2**30:.1f} GiB free here",
+            "free some space, or work in another folder",
         ),
-        Check("extras", True, f"not installed: {missing}" if missing else "all"),
+        Check("extras", True, extras),
+        _test_itself(),
     ]
+    is_good = all(check.is_good for check in checks)
+    text = "\n".join(str(check) for check in checks)
+    return Shown(checks, text, exit_code=0 if is_good else 1)
+
+
+def _name_of(device: "Device") -> str:
+    return "CPU only" if device.is_cpu else device.name
+
+
+def _test_itself() -> Check:
+    """Train and answer; whatever is broken is reported, not raised."""
     started = time.monotonic()
     try:
         _train_and_answer()
-        checks.append(
-            Check("self-test", True, f"passed in {time.monotonic() - started:.1f} s")
-        )
-    except Exception as error:  # noqa: BLE001 - a check reports anything that is broken
-        first = str(as_litebert_error(error) or error).partition("\n")[0]
-        checks.append(
-            Check(
-                "self-test",
-                False,
-                f"{type(error).__name__}: {first}",
-                "litebert --debug ...",
-            )
-        )
-    lines = []
-    for check in checks:
-        lines.append(
-            f"{'ok' if check.is_good else 'BAD':<4} {check.name:<10} {check.found}"
-        )
-        lines += [] if check.is_good else [f"     {'next':<10} {check.advice}"]
-    return Shown(
-        checks,
-        "\n".join(lines),
-        exit_code=0 if all(check.is_good for check in checks) else 1,
-    )
+    except Exception as error:  # noqa: BLE001
+        message = str(as_litebert_error(error) or error)
+        first_line, _, _ = message.partition("\n")
+        fault = f"{type(error).__name__}: {first_line}"
+        return Check("self-test", False, fault, "litebert --debug ...")
+    seconds = time.monotonic() - started
+    return Check("self-test", True, f"passed in {seconds:.1f} s")
 
 
 def _memory() -> str:

@@ -187,11 +187,11 @@ class Service:
     async def list_models(self, _: Request) -> Response:
         """List the served models and what each can do."""
         common = {"object": "model", "created": 0, "owned_by": "litebert"}
-        found = [
-            {"id": each.name, **common, "ready": each.is_ready, **each.facts}
-            for each in self.models
-        ]
-        return reply({"object": "list", "data": found})
+        data = list[dict[str, Any]]()
+        for model in self.models:
+            ready = {"ready": model.is_ready}
+            data.append({"id": model.name, **common, **ready, **model.facts})
+        return reply({"object": "list", "data": data})
 
     async def live(self, _: Request) -> Response:
         """Answer 200 while the server is running."""
@@ -200,7 +200,8 @@ class Service:
     async def ready(self, _: Request) -> Response:
         """Answer 200 when every model is loaded and passed its self-test, else 503."""
         states = {model.name: model.is_ready for model in self.models}
-        return reply({"ready": states}, 200 if all(states.values()) else 503)
+        status = 200 if all(states.values()) else 503
+        return reply({"ready": states}, status)
 
     async def count(self, _: Request) -> Response:
         """Return counters and timings for Prometheus."""
@@ -356,27 +357,31 @@ _SEND_TEXT = (
 )
 
 
+FIELDS_OF_VERBS = ("text", "texts", "first", "second", "question", "context")
+
+
 def _as_http_error(error: ValidationError) -> HttpError:
     """Return an error with the field and what it should be, but never its value or an
     unknown key.
     """
-    found = error.errors(include_url=False, include_input=False)
-    if missing := [str(each["loc"][-1]) for each in found if each["type"] == "missing"]:
-        # A field name that belongs to another route may be repeated; anything else
-        # could be part of the input.
-        given = [
-            str(each["loc"][-1]) for each in found if each["type"] == "extra_forbidden"
-        ]
-        ours = [
-            name
-            for name in given
-            if name in ("text", "texts", "first", "second", "question", "context")
-        ]
-        what = f"{' and '.join(missing)} is missing" + (
-            f"; {ours[0]} was sent" if ours else ""
-        )
+    faults = error.errors(include_url=False, include_input=False)
+    missing = list[str]()
+    unknown = list[str]()
+    for fault in faults:
+        if fault["type"] == "missing":
+            missing.append(str(fault["loc"][-1]))
+        elif fault["type"] == "extra_forbidden":
+            unknown.append(str(fault["loc"][-1]))
+    if missing:
+        what = f"{' and '.join(missing)} is missing"
+        # The field of another route may be repeated; anything else could be part of the
+        # input.
+        for name in unknown:
+            if name in FIELDS_OF_VERBS:
+                what += f"; {name} was sent"
+                break
         return invalid(what, f"the field {missing[0]}", missing[0])
-    first = found[0]
+    first = faults[0]
     if first["type"] == "token_ids":
         expected = "a text, or a list of texts, not token ids"
         return invalid("input is not valid", expected, "input", _SEND_TEXT)

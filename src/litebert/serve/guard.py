@@ -90,8 +90,11 @@ def reply(
 
 def problem(error: HttpError) -> Response:
     """Return an error in a form that OpenAI's clients can read, too."""
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-    headers |= {"Retry-After": str(error.retry)} if error.retry else {}
+    headers = dict[str, str]()
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.retry:
+        headers["Retry-After"] = str(error.retry)
     expected = f"; expected: {error.expected}" if error.expected else ""
     message = f"{error.what}{expected}; next: {error.next}"
     body = {
@@ -213,9 +216,8 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.monotonic()
         status = 500
-        if {b"content-length", b"transfer-encoding"} <= {
-            name for name, _ in scope["headers"]
-        }:
+        names = {name for name, _ in scope["headers"]}
+        if {b"content-length", b"transfer-encoding"} <= names:
             # as if the client had asked for it (RFC 9112, 6.1)
             scope["headers"].append((b"connection", b"close"))
 
@@ -227,10 +229,11 @@ class Gate:
             await send(message)
 
         try:
+            answer = self.app
             refusal = self._refusal(scope)
-            await (self.app if refusal is None else problem(refusal))(
-                scope, receive, send_with_headers
-            )
+            if refusal is not None:
+                answer = problem(refusal)
+            await answer(scope, receive, send_with_headers)
         finally:
             route = scope["path"] if scope["path"] in self.paths else "other"
             self.metrics.requests.labels(route, str(status)).inc()
@@ -306,21 +309,17 @@ class PatientConnection(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
-        what = (
+        error = HttpError(
+            "LB-976",
             "the request is not valid HTTP/1.1, or its headers have more than"
-            f" {MAX_HEADER_BYTES:,} bytes"
+            f" {MAX_HEADER_BYTES:,} bytes",
+            status=400,
+            next="use a library for HTTP, with texts in the body",
         )
-        found = problem(
-            HttpError(
-                "LB-976",
-                what,
-                status=400,
-                next="use a library for HTTP, with texts in the body",
-            )
-        )
-        headers = [*found.raw_headers, *SECURITY_HEADERS, (b"connection", b"close")]
+        answer = problem(error)
+        headers = [*answer.raw_headers, *SECURITY_HEADERS, (b"connection", b"close")]
         start = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
-        events = (start, h11.Data(data=bytes(found.body)), h11.EndOfMessage())
+        events = (start, h11.Data(data=bytes(answer.body)), h11.EndOfMessage())
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         self.transport.close()
 

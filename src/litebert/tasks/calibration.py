@@ -46,13 +46,13 @@ def calibrate(
         return None
     logits = logits_of(family, answers)
     targets = np.stack([family.target(example) for example in examples])
-    found = measure(family, logits, targets)
-    if found.loss_after >= found.loss_before:
+    calibration = measure(family, logits, targets)
+    if calibration.loss_after >= calibration.loss_before:
         return None
     with torch.no_grad():
-        head.dense.weight.div_(found.temperature)
-        head.dense.bias.div_(found.temperature)
-    return found
+        head.dense.weight.div_(calibration.temperature)
+        head.dense.bias.div_(calibration.temperature)
+    return calibration
 
 
 def measure(
@@ -85,8 +85,8 @@ def fit(
         return mean_loss(family, logits / np.exp(logarithm), targets)
 
     bounds = (np.log(LOWEST), np.log(HIGHEST))
-    found = minimize_scalar(loss, bounds=bounds, method="bounded")
-    return float(np.exp(found.x))
+    lowest = minimize_scalar(loss, bounds=bounds, method="bounded")
+    return float(np.exp(lowest.x))
 
 
 def mean_loss(

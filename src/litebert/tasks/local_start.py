@@ -52,11 +52,11 @@ def attend_locally(albert: Albert, *, seed: int) -> None:
         gain = (hidden_size / embedding_size) ** 0.5
         albert.embedding.projection.weight.copy_(torch.from_numpy(isometry * gain))
         reader = subspace @ isometry.T / gain  # (2 num, H)
+    num_local = num_local_heads(config.num_attention_heads)
     for block in albert.attention:
-        for head, offset in enumerate(
-            OFFSETS[: num_local_heads(config.num_attention_heads)]
-        ):
-            rows = slice(head * config.head_size, head * config.head_size + 2 * num)
+        for head, offset in enumerate(OFFSETS[:num_local]):
+            first = head * config.head_size
+            rows = slice(first, first + 2 * num)
             # the rotation of each pair (cos, sin) by its angle, (2 num, 2 num)
             cos = np.diag(np.cos(frequencies * offset))
             sin = np.diag(np.sin(frequencies * offset))
@@ -72,7 +72,8 @@ def num_local_heads(num_heads: int) -> int:
     >>> [num_local_heads(n) for n in (1, 2, 4, 8, 12)]
     [0, 1, 3, 6, 6]
     """
-    return min(len(OFFSETS), num_heads - (1 if num_heads <= 4 else 2))
+    num_others = 1 if num_heads <= 4 else 2
+    return min(len(OFFSETS), num_heads - num_others)
 
 
 def _isometry(

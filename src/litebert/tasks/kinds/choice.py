@@ -22,7 +22,14 @@ from litebert.nn import AlbertForTask, Batch, LinearHead, TaskHead
 from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
-from litebert.tasks.kinds.family import NEVER, Feature, Output, Scoring, frame_ids
+from litebert.tasks.kinds.family import (
+    NEVER,
+    Feature,
+    Framed,
+    Output,
+    Scoring,
+    frame_ids,
+)
 from litebert.tasks.kinds.text import CLASSIFIER, Scores
 from litebert.tasks.own.cells import label_of, list_of
 from litebert.tasks.own.columns import CHOSEN, Columns, Role
@@ -88,31 +95,29 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         distinct = list(dict.fromkeys(example.context for example in examples))
         read = [tokenizer.beginning(text, max_length) for text in distinct]
         contexts = dict(zip(distinct, tokenizer.encode_ids(read), strict=True))
-        questions = iter(
-            tokenizer.encode_ids(
-                [text for example in examples for text in question_texts(example)]
-            )
-        )
+        asked = list[str]()  # each question with each of its choices
+        for example in examples:
+            asked += question_texts(example)
+        questions = iter(tokenizer.encode_ids(asked))
         room = max_length - 3
-        features = []
+        longest = min(self.max_qa_length, room)
+        features = list[Feature]()
         for number, example in enumerate(examples):
             assert len(example.choices) <= self.num_choices, (
                 "num_choices is that of the longest question"
             )
-            framed = []
+            framed = list[Framed]()
             for _ in example.choices:
-                question = next(questions)[-min(self.max_qa_length, room) :]
+                question = next(questions)[-longest:]
                 context = contexts[example.context][: room - len(question)]
                 framed.append(
                     frame_ids(tokenizer, context, question, max_length=max_length)
                 )
+            # a question with fewer choices gets sequences of [CLS] alone
             framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
             ids, segments = zip(*framed, strict=True)
-            features.append(
-                Feature(
-                    ids, segments, self.target(example) if training else None, number
-                )
-            )
+            target = self.target(example) if training else None
+            features.append(Feature(ids, segments, target, number))
         return features
 
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
@@ -143,18 +148,17 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         by group.
         """
         metrics.require_examples(sum(example.label is not None for example in examples))
-        is_right: dict[str, list[bool]] = {}
+        num_right = 0
+        is_right_by_group = dict[str, list[bool]]()
         for example, answer in zip(examples, answers, strict=True):
-            is_right.setdefault(example.group or "", []).append(
-                answer.best == example.label
-            )
-        measured = {"accuracy": sum(map(sum, is_right.values())) / len(examples)}
-        if len(is_right) > 1:
-            measured |= {
-                f"accuracy_{group}": float(np.mean(is_right[group]))
-                for group in sorted(is_right)
-                if group
-            }
+            is_right = answer.best == example.label
+            num_right += is_right
+            is_right_by_group.setdefault(example.group or "", []).append(is_right)
+        measured = {"accuracy": num_right / len(examples)}
+        if len(is_right_by_group) > 1:
+            for group, are_right in sorted(is_right_by_group.items()):
+                if group:
+                    measured[f"accuracy_{group}"] = float(np.mean(are_right))
         return measured
 
     def averaged(self, answers: Sequence[Scores], /) -> Scores:
@@ -165,11 +169,9 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
     ) -> list[Scores]:
         """Return how often the right choice is at each position in training."""
         places = [example.label for example in training if example.label is not None]
-        shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
-        return [
-            Scores(tuple(shares[: len(example.choices)].tolist()))
-            for example in examples
-        ]
+        counts = np.bincount(places, minlength=self.num_choices)
+        shares = (counts / max(len(places), 1)).tolist()
+        return [Scores(tuple(shares[: len(example.choices)])) for example in examples]
 
     def shown(self, example: ChoiceExample, /) -> str:
         return example.question
@@ -193,9 +195,8 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         return () if example.label is None else (f"choice {example.label + 1}",)
 
     def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
-        return {
-            f"choice {place}": value for place, value in enumerate(answer.values, 1)
-        }
+        numbered = enumerate(answer.values, 1)
+        return {f"choice {place}": value for place, value in numbered}
 
 
 def question_texts(example: ChoiceExample) -> list[str]:
@@ -270,11 +271,10 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         if counts_from_one:
             spellings[:2] = [from_one, from_zero]
         covered = [sum(counts[label] for label in labels) for labels in spellings]
-        best = [
-            labels
-            for labels, number in zip(spellings, covered, strict=True)
-            if number == max(covered) > num_texts
-        ]
+        best = list[tuple[str, ...]]()
+        for spelling, number in zip(spellings, covered, strict=True):
+            if number == max(covered) > num_texts:
+                best.append(spelling)
         if len(best) > 1 and not counts_from_one:
             raise LitebertError(
                 "LB-893",
@@ -299,16 +299,15 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
     ) -> ChoiceExample:
         texts, names = _choices(row, self.columns)
         if not 2 <= len(texts) <= len(self.labels):
-            received = f"{len(texts)} in {', '.join(self.columns.all('choices'))}"
-            what = f"{place}: these are not choices"
-            wanted = "2 or more, and no more than in the training data"
-            advice = "correct this row, or --column choices=NAME,NAME,…"
             raise LitebertError(
-                "LB-864", what, received=received, expected=wanted, next=advice
+                "LB-864",
+                f"{place}: these are not choices",
+                received=f"{len(texts)} in {', '.join(self.columns.all('choices'))}",
+                expected="2 or more, and no more than in the training data",
+                next="correct this row, or --column choices=NAME,NAME,…",
             )
-        question, context = (
-            self.text(row, role, place) for role in ("question", "context")
-        )
+        question = self.text(row, "question", place)
+        context = self.text(row, "context", place)
         if not is_labelled:
             return ChoiceExample(id, context, question, texts)
         label = label_of(self.columns.cell(row, "label")) or ""

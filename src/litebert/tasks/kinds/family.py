@@ -171,15 +171,16 @@ class Family(ABC, Generic[Example, Answer]):
         outputs: Sequence[Output],
     ) -> list[Answer]:
         """Return one answer per example."""
-        parts = [(list[Feature](), list[Output]()) for _ in examples]
+        features_of = [list[Feature]() for _ in examples]
+        outputs_of = [list[Output]() for _ in examples]
         for feature, output in zip(features, outputs, strict=True):
-            features_of, outputs_of = parts[feature.example]
-            features_of.append(feature)
-            outputs_of.append(output)
-        return [
-            self.answer(example, *part)
-            for example, part in zip(examples, parts, strict=True)
-        ]
+            features_of[feature.example].append(feature)
+            outputs_of[feature.example].append(output)
+        answers = list[Answer]()
+        for number, example in enumerate(examples):
+            parts = (features_of[number], outputs_of[number])
+            answers.append(self.answer(example, *parts))
+        return answers
 
     @abstractmethod
     def measures(
@@ -407,7 +408,8 @@ def windows(
     length that overlap by a quarter or more, each together with the other text, of
     which at most half a sequence is read.
     """
-    room = max_length - (3 if second else 2)
+    num_special = 3 if second else 2  # [CLS] and a [SEP] after each text
+    room = max_length - num_special
     if len(first) + len(second) <= room:
         yield first, second
         return
@@ -445,9 +447,10 @@ def frame_ids(
     """
     a = list(first)
     b = list(second or [])
-    room = max_length - (3 if second is not None else 2)
-    while len(a) + len(b) > room:
-        (a if len(a) > len(b) else b).pop()
+    num_special = 2 if second is None else 3
+    while len(a) + len(b) + num_special > max_length:
+        longer = a if len(a) > len(b) else b
+        longer.pop()
     ids = [tokenizer.cls_id, *a, tokenizer.sep_id]
     segments = [0] * (len(a) + 2)
     if second is None:
@@ -457,10 +460,12 @@ def frame_ids(
 
 def collate(features: Sequence[Feature]) -> Batch:
     """Lay the sequences of features end to end."""
-    return Batch.from_lists(
-        [ids for feature in features for ids in feature.ids],
-        [segments for feature in features for segments in feature.segments],
-    )
+    ids = list[Sequence[int]]()
+    segments = list[Sequence[int]]()
+    for feature in features:
+        ids += feature.ids
+        segments += feature.segments
+    return Batch.from_lists(ids, segments)
 
 
 def targets_of(features: Sequence[Feature]) -> Tensor:

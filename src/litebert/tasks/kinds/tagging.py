@@ -173,17 +173,23 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         )
 
     def averaged(self, answers: Sequence[TagAnswer], /) -> TagAnswer:
-        return TagAnswer(np.mean([each.probabilities for each in answers], axis=0))
+        chances = [answer.probabilities for answer in answers]
+        return TagAnswer(np.mean(chances, axis=0))
 
     def constant(
         self, training: Sequence[TagExample], examples: Sequence[TagExample], /
     ) -> list[TagAnswer]:
         """Return, for every word, the share of each tag in training."""
-        tags = [tag for example in training for tag in example.tags or ()]
-        shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
-        return [
-            TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples
-        ]
+        tags = list[int]()
+        for example in training:
+            tags += example.tags or ()
+        counts = np.bincount(tags, minlength=self.head.num_outputs)
+        shares = counts / max(len(tags), 1)  # (tags,)
+        answers = list[TagAnswer]()
+        for example in examples:
+            # the same for every word: (words, tags)
+            answers.append(TagAnswer(np.tile(shares, (len(example.words), 1))))
+        return answers
 
     def texts(self, example: TagExample, /) -> tuple[str, ...]:
         return (" ".join(example.words),)
@@ -328,10 +334,11 @@ class WordRows(RowReading[TagExample, TagAnswer]):
             text = text_of(columns.cell(row, "tokens")) or ""
             kinds.update(span.label for span in _spans_in(columns.cell(row, "tags")))
             num_letters += len(text)
-            num_unspaced += len(text) if has_undivided(text, "words") else 0
-        splitting: Splitting = (
-            "ideographs" if num_unspaced * 2 > num_letters else "words"
-        )
+            if has_undivided(text, "words"):
+                num_unspaced += len(text)
+        splitting: Splitting = "words"
+        if num_unspaced * 2 > num_letters:
+            splitting = "ideographs"
         num_inside = 0
         num_dropped = 0
         for row in training.rows():
@@ -339,8 +346,10 @@ class WordRows(RowReading[TagExample, TagAnswer]):
             tagged = tag_words(text, _spans_in(columns.cell(row, "tags")), splitting)
             num_inside += tagged.num_inside
             num_dropped += tagged.num_dropped
-        tags = [f"{mark}-{kind}" for mark in "BI" for kind in kinds]
-        labels = in_order(sort_labels(["O", *tags]), training.labels, training.file)
+        tags = ["O"]
+        for kind in kinds:
+            tags += [f"B-{kind}", f"I-{kind}"]
+        labels = in_order(sort_labels(tags), training.labels, training.file)
         require_labels(labels, training.file, columns.all("tags")[0], fewest=3)
         note = f"entities by character: {', '.join(sorted(kinds))}"
         if num_inside:
@@ -430,18 +439,17 @@ def _entity_column(guess: ColumnGuess) -> bool:
     """Return whether cells of the column of tags have a mark of an entity or O for each
     word, with spaces between.
     """
-    cells = [
-        text_of(cell) or ""
-        for name in guess.usual("tags")
-        for cell in guess.cells(name)
-    ]
-    return are_entities(tag for cell in cells for tag in cell.split())
+    tags = list[str]()
+    for name in guess.usual("tags"):
+        for cell in guess.cells(name):
+            tags += (text_of(cell) or "").split()
+    return are_entities(tags)
 
 
 def _are_spans(cells: Sequence[object]) -> bool:
     """Return whether all cells have entities by character, and one is not empty."""
     spans = [spans_of(cell) for cell in cells if text_of(cell) or cell]
-    return any(spans) and all(found is not None for found in spans)
+    return any(spans) and None not in spans
 
 
 def _require_inside(span: Span, text: str, place: str) -> None:

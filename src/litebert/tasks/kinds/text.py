@@ -103,7 +103,8 @@ class Scores:
     @classmethod
     def mean(cls, answers: "Sequence[Scores]") -> "Scores":
         """Return the mean of the answers of several models."""
-        return cls(tuple(np.mean([each.values for each in answers], axis=0).tolist()))
+        values = [answer.values for answer in answers]
+        return cls(tuple(np.mean(values, axis=0).tolist()))
 
 
 # Texts and pairs
@@ -262,15 +263,12 @@ class TextClassification(Scoring[TextExample, Scores]):
         """Return the loss of each sequence: the mean over the heads of all steps,
         weighted by step (PABEE, 3.3).
         """
-        by_step = [
-            self.losses_of(self.by_example(logits), targets)
-            for logits in network.by_step(batch)
-        ]
-        # (steps, sequences)
-        weighted = torch.stack(
-            [step * losses for step, losses in enumerate(by_step, start=1)]
-        )
-        return weighted.sum(0) / sum(range(1, len(by_step) + 1))
+        weighted = list[Tensor]()
+        total_weight = 0
+        for step, logits in enumerate(network.by_step(batch), start=1):
+            weighted.append(step * self.losses_of(self.by_example(logits), targets))
+            total_weight += step
+        return torch.stack(weighted).sum(0) / total_weight  # (sequences,)
 
     def by_example(self, logits: Tensor) -> Tensor:
         """Return one row of logits per example, given one per sequence: the same,
@@ -301,10 +299,9 @@ class TextClassification(Scoring[TextExample, Scores]):
         self, examples: Sequence[TextExample], answers: Sequence[Scores], /
     ) -> dict[str, float]:
         metrics.require_examples(sum(example.label is not None for example in examples))
-        return self.measured(
-            [label_of(each) for each in examples],
-            np.array([each.values for each in answers]),
-        )
+        labels = [label_of(example) for example in examples]
+        values = np.array([answer.values for answer in answers])
+        return self.measured(labels, values)
 
     def averaged(self, answers: Sequence[Scores], /) -> Scores:
         return Scores.mean(answers)
@@ -312,9 +309,8 @@ class TextClassification(Scoring[TextExample, Scores]):
     def constant(
         self, training: Sequence[TextExample], examples: Sequence[TextExample], /
     ) -> list[Scores]:
-        return [Scores(self.commonest([label_of(each) for each in training]))] * len(
-            examples
-        )
+        labels = [label_of(example) for example in training]
+        return [Scores(self.commonest(labels))] * len(examples)
 
     def expected(self, example: TextExample, /) -> str | None:
         return None if example.label is None else ", ".join(self.labels(example))
@@ -329,10 +325,8 @@ class TextClassification(Scoring[TextExample, Scores]):
         label = example.label
         if label is None or self.is_number:
             return ()
-        return tuple(
-            self.head.labels[number]
-            for number in (label if isinstance(label, tuple) else (int(label),))
-        )
+        numbers = label if isinstance(label, tuple) else (int(label),)
+        return tuple(self.head.labels[number] for number in numbers)
 
     def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
         return dict(zip(self.names, answer.values, strict=True))
@@ -356,11 +350,9 @@ class SingleLabel(TextClassification):
         return 1.0 if self.class_weights is None else self.class_weights[example.label]
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        weights = (
-            None
-            if self.class_weights is None
-            else logits.new_tensor(self.class_weights)
-        )
+        weights = None
+        if self.class_weights is not None:
+            weights = logits.new_tensor(self.class_weights)
         return F.cross_entropy(logits, targets, weights, reduction="none")
 
     def log_values(self, logits: Tensor) -> Tensor:
@@ -465,7 +457,8 @@ class MultiLabel(TextClassification):
         """Return 0 or 1 for each label, (examples, labels)."""
         marked = np.zeros((len(labels), len(self.head.labels)), dtype=np.int64)
         for row, label in zip(marked, labels, strict=True):
-            row[list(label) if isinstance(label, tuple) else []] = 1
+            assert isinstance(label, tuple), "several labels may be right"
+            row[list(label)] = 1
         return marked
 
 
@@ -554,13 +547,13 @@ class Regression(TextClassification):
     def in_words(
         self, example: TextExample, answer: Scores, /
     ) -> tuple[str, float | None, float | None]:
-        (value,), label = answer.values, example.label
+        (value,) = answer.values
+        label = example.label
         assert not isinstance(label, tuple), "a score is one number"
-        return (
-            f"{value:.4g}",
-            None,
-            None if label is None else 1 / (1 + abs(label - value)),
-        )
+        closeness = None
+        if label is not None:
+            closeness = 1 / (1 + abs(label - value))
+        return f"{value:.4g}", None, closeness
 
 
 def _require_scale(
@@ -870,9 +863,10 @@ def vector_rows(
     """Return the input of a VectorHead's layer, from the sums over both texts' tokens:
     a sum's norm is the mean's.
     """
-    a, b, both = (
-        F.layer_norm(x, x.shape[-1:]) for x in (first, second, first + second)
-    )
+    width = first.shape[-1:]
+    a = F.layer_norm(first, width)
+    b = F.layer_norm(second, width)
+    both = F.layer_norm(first + second, width)
     return torch.cat([both, (a - b).abs() * is_pair, a * b * is_pair], -1)
 
 
