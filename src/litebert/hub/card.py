@@ -4,7 +4,7 @@ tokenizer, its run.
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
@@ -180,9 +180,12 @@ def _sizes(model: ModelFolder, folder: Path) -> dict[str, Any]:
     single = weights_path(folder)
     if single.is_file():
         weights += f", blake2b `{hash_file(single)}`"
-    stored = [each for each in model.network.parameters() if not each.is_meta]
+    num_parameters = 0
+    for parameter in model.network.parameters():
+        if not parameter.is_meta:  # in the files
+            num_parameters += parameter.numel()
     return {
-        "size": sum(parameter.numel() for parameter in stored),
+        "size": num_parameters,
         "vocabulary": vocabulary,
         "weights": weights,
     }
@@ -215,8 +218,12 @@ def _training(run: RunFolder, folder_name: str) -> dict[str, Any]:
     """
     result = run.outcome
     evaluated = run.evaluations[-1] if run.evaluations else MeasuredStep(step=0)
+    baseline: Mapping[str, float] = {}
+    doubts: Sequence[str] = ()
     if result:
         evaluated = result.best if folder_name == "best" else result.of_model
+        baseline = result.baseline
+        doubts = result.doubts
     were_set = dict[str, str]()
     for name, value in run.settings.items():
         is_of_start = name.startswith("model.")
@@ -226,8 +233,8 @@ def _training(run: RunFolder, folder_name: str) -> dict[str, Any]:
     return {
         "run": run,
         "evaluated": evaluated,
-        "baseline": result.baseline if result else {},
-        "doubts": result.doubts if result else (),
+        "baseline": baseline,
+        "doubts": doubts,
         "data": {name: f"`{value}`" for name, value in run.file.data.items()},
         "given": were_set,
         "command": shlex.join(["litebert", *_command(run)]),

@@ -155,22 +155,34 @@ def _as_cell(value: Json) -> Cell:
 
 
 def _resources(run: RunFolder) -> Mapping[str, str]:
-    """Return what the training took, in words; an unknown figure is empty."""
-    logged = [row.values for row in run.training if "tokens_per_second" in row.values]
-    speeds = [row["tokens_per_second"] for row in logged]
-    timed = [row for row in logged if row["tokens_per_second"] > 0]
-    seconds = sum(row.get("tokens", 0) / row["tokens_per_second"] for row in timed)
-    median = statistics.median(speeds) if speeds else 0.0
-    shares = [row["mfu"] for row in logged if "mfu" in row]
-    utilization = statistics.median(shares) if shares else 0.0
+    """Return what the training took, in words; what is unknown is left out."""
+    seconds = 0.0
+    speeds = list[float]()
+    utilizations = list[float]()
+    for row in run.training:
+        speed = row.values.get("tokens_per_second")
+        if speed is None:
+            continue
+        speeds.append(speed)
+        if speed > 0:
+            seconds += row.values.get("tokens", 0) / speed
+        if "mfu" in row.values:
+            utilizations.append(row.values["mfu"])
+
+    facts = dict[str, str]()
+    if run.tokens:
+        facts["Tokens seen"] = f"{run.tokens:,}"
+    if seconds:
+        facts["Time, without evaluations"] = format_duration(seconds)
+    if speeds:
+        facts["Median speed"] = f"{statistics.median(speeds):,.0f} tokens/s"
+    if utilizations:
+        share = statistics.median(utilizations)
+        facts["Model FLOP utilization"] = f"{share:.1%} of the peak"
     num_notes = sum(row.kind == "note" for row in run.rows)
-    return {
-        "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
-        "Time, without evaluations": format_duration(seconds) if seconds else "",
-        "Median speed": f"{median:,.0f} tokens/s" if speeds else "",
-        "Model FLOP utilization": f"{utilization:.1%} of the peak" if shares else "",
-        "Notes": f"{num_notes:,}, listed below" if num_notes else "",
-    }
+    if num_notes:
+        facts["Notes"] = f"{num_notes:,}, listed below"
+    return facts
 
 
 def _notes(run: RunFolder) -> Section:

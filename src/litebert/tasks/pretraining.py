@@ -149,9 +149,8 @@ class Pretraining(Task[PretrainingWork]):
         if "sentence_order_accuracy" in measured:
             # fewer than train.eval_sequences, if the held-out documents have no more or
             # some have no two sentences
-            measured["sentence_order_pairs"] = sum(
-                count_labels(batch.sentence_labels) for batch in self.held_out
-            )
+            counts = [count_labels(batch.sentence_labels) for batch in self.held_out]
+            measured["sentence_order_pairs"] = sum(counts)
         return measured
 
 

@@ -151,11 +151,9 @@ class Checkpoints:
         and the model.
         """
         one = num_parameters * 12  # bytes: weights and two moments in float32
-        present = sum(
-            file.stat().st_size
-            for path in self.newest_first()
-            for file in path.iterdir()
-        )
+        present = 0
+        for path in self.newest_first():
+            present += sum(file.stat().st_size for file in path.iterdir())
         needed = (
             (self.keep + 1) * one + num_parameters * 4 - min(present, self.keep * one)
         )
@@ -307,15 +305,14 @@ def mean_model(folders: Sequence[Path], weights: Sequence[float] = ()) -> ModelF
     shares = weights or [1.0] * len(folders)
     model = read_folder(folders[0])
     network = model.network
-    sums = {
-        name: tensor.double() * shares[0]
-        for name, tensor in network.state_dict().items()
-    }
+    sums = dict[str, torch.Tensor]()
+    for name, tensor in network.state_dict().items():
+        sums[name] = tensor.double() * shares[0]
     for folder, share in zip(folders[1:], shares[1:], strict=True):
         for name, tensor in read_folder(folder).network.state_dict().items():
             sums[name] += tensor.double() * share
     # Rounded to float32 once, at the end.
-    network.load_state_dict(
-        {name: (x / sum(shares)).float() for name, x in sums.items()}
-    )
+    total = sum(shares)
+    means = {name: (tensor / total).float() for name, tensor in sums.items()}
+    network.load_state_dict(means)
     return model

@@ -377,30 +377,34 @@ def complete(
     """
     config = resolved.config
     tokenizer = sources.tokenizer if sources else None
-    model = shape_of(resolved, tokenizer)
-    shape: dict[str, Json] = {"vocab_size": vocab_size}
+    of_data: dict[str, Json] = {"vocab_size": vocab_size}
     if tokenizer:
-        shape = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
-        shape |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
-    config = config.model_copy(update={"model": model.model_copy(update=shape)})
+        of_data = {
+            "vocab_size": tokenizer.vocab_size,
+            "pad_token_id": tokenizer.pad_id,
+            "bos_token_id": tokenizer.cls_id,
+            "eos_token_id": tokenizer.sep_id,
+        }
+    model = shape_of(resolved, tokenizer).model_copy(update=of_data)
 
     train = config.train
-    device = choose_device(config.train.device)
-    run = RunFolder(folder)
-    changed: dict[str, Json] = {}
+    device = choose_device(train.device)
+    recorded = RunFolder(folder).settings
+    of_machine: dict[str, Json] = {}
     if train.precision in (None, "auto"):
-        recorded = run.settings.get("train.precision")
-        changed["precision"] = recorded or device.precision(train.precision)
+        precision = recorded.get("train.precision")
+        of_machine["precision"] = precision or device.precision(train.precision)
     is_planned = train.minutes is None or resolved.origins["train.steps"] == MEASURED
-    is_begun = not is_planned and run.settings.get("train.minutes") == train.minutes
+    is_begun = not is_planned and recorded.get("train.minutes") == train.minutes
     if is_begun:
-        changed |= {
-            name: run.settings[f"train.{name}"] for name in ("threads", "steps")
-        }
-    config = config.model_copy(update={"train": train.model_copy(update=changed)})
+        of_machine["threads"] = recorded["train.threads"]
+        of_machine["steps"] = recorded["train.steps"]
+    settled = config.model_copy(
+        update={"model": model, "train": train.model_copy(update=of_machine)}
+    )
     if is_planned or is_begun:
-        return config, None
-    return fit_steps(config, device, sources)
+        return settled, None
+    return fit_steps(settled, device, sources)
 
 
 def shape_of(
@@ -457,50 +461,51 @@ def shape_of_start(
     """
     start = str(resolved.config.start.model)
     folder = locate(start)
-    if (
-        tokenizer
-        and Tokenizer.load(folder).hash != tokenizer.hash
-        and not resolved.config.start.new_vocabulary
-    ):
-        what = (
-            "the corpus was made with another tokenizer than the model that training"
-            " starts from"
-        )
-        received = f"tokenizer {tokenizer.hash[:12]} in the corpus"
-        expected = f"that of {start}"
-        advice = (
-            f"build the corpus with --tokenizer {start}, or add"
-            " start.new_vocabulary=true"
-        )
-        raise LitebertError(
-            "LB-514", what, received=received, expected=expected, next=advice
-        )
     shape = read_config(folder)
-    chosen = resolved.config.model
-    length = resolved.config.objective.max_seq_length
-    most = shape.max_position_embeddings
-    if length > most:
-        what = f"objective.max_seq_length is above the positions of {start}"
-        advice = f"objective.max_seq_length={most}"
-        received = f"{length} ({resolved.origins['objective.max_seq_length']})"
-        raise LitebertError(
-            "LB-519",
-            what,
-            received=received,
-            expected=f"at most {most}",
-            next=f"set {advice}",
-        )
     if tokenizer:
+        if not resolved.config.start.new_vocabulary:
+            _require_same_vocabulary(start, Tokenizer.load(folder), tokenizer)
         shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
-    typed = [
-        name
-        for name in AlbertConfig.model_fields
-        if is_typed(resolved.origins[f"model.{name}"])
-    ]
-    for name in typed:
-        if name not in DROPOUTS and getattr(chosen, name) != getattr(shape, name):
-            raise _other_shape(resolved, name, f"{getattr(shape, name)}, as in {start}")
-    return shape.model_copy(update={name: getattr(chosen, name) for name in typed})
+    _require_positions(resolved, start, shape.max_position_embeddings)
+    typed = dict[str, Json]()
+    for name in AlbertConfig.model_fields:
+        if not is_typed(resolved.origins[f"model.{name}"]):
+            continue
+        typed[name] = getattr(resolved.config.model, name)
+        size = getattr(shape, name)
+        if name not in DROPOUTS and typed[name] != size:
+            raise _other_shape(resolved, name, f"{size}, as in {start}")
+    return shape.model_copy(update=typed)
+
+
+def _require_same_vocabulary(start: str, former: Tokenizer, corpus: Tokenizer) -> None:
+    if former.hash == corpus.hash:
+        return
+    raise LitebertError(
+        "LB-514",
+        "the corpus was made with another tokenizer than the model that training"
+        " starts from",
+        received=f"tokenizer {corpus.hash[:12]} in the corpus",
+        expected=f"that of {start}",
+        next=f"build the corpus with --tokenizer {start}, or add"
+        " start.new_vocabulary=true",
+    )
+
+
+def _require_positions(
+    resolved: Resolved[PretrainConfig], start: str, num_positions: int
+) -> None:
+    """Raise if sequences are longer than the starting model can read."""
+    length = resolved.config.objective.max_seq_length
+    if length <= num_positions:
+        return
+    raise LitebertError(
+        "LB-519",
+        f"objective.max_seq_length is above the positions of {start}",
+        received=f"{length} ({resolved.origins['objective.max_seq_length']})",
+        expected=f"at most {num_positions}",
+        next=f"set objective.max_seq_length={num_positions}",
+    )
 
 
 def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
@@ -511,26 +516,26 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
     named = str(resolved.config.distil.teacher)
     chosen = resolved.config.model
     teacher = read_config(locate(named))
-    is_open = {
-        name: _is_usual(resolved.origins[f"model.{name}"])
-        for name in AlbertConfig.model_fields
-    }
-    shape = chosen.model_dump() | {
-        name: getattr(teacher, name) for name in FROM_TEACHER if is_open[name]
-    }
+    shape = chosen.model_dump()
+    for name in FROM_TEACHER:
+        if _is_usual(resolved.origins[f"model.{name}"]):
+            shape[name] = getattr(teacher, name)
     if shape["embedding_size"] == shape["hidden_size"]:
         # `begin_as_teacher` fits it to the teacher's word table
         shape["embedding_projection"] = True
-    if is_open["num_hidden_groups"] and chosen.sharing == "all":
+    may_group = _is_usual(resolved.origins["model.num_hidden_groups"])
+    if may_group and chosen.sharing == "all":
         shape["num_hidden_groups"] = min(STUDENT_GROUPS, shape["num_hidden_layers"])
     for name in FROM_TEACHER[:3]:
         size = shape[name]
-        theirs = getattr(teacher, name)
-        may_be_less = name == "intermediate_size"
-        if size > theirs or (size < theirs and not may_be_less):
-            raise _other_shape(
-                resolved, name, f"{theirs}{' or less' * may_be_less}, as in {named}"
-            )
+        teacher_size = getattr(teacher, name)
+        expected = str(teacher_size)
+        is_good = size == teacher_size
+        if name == "intermediate_size":  # the most active neurons can be chosen
+            expected += " or less"
+            is_good = size <= teacher_size
+        if not is_good:
+            raise _other_shape(resolved, name, f"{expected}, as in {named}")
     try:
         return AlbertConfig.model_validate(shape)
     except ValidationError as error:
@@ -547,16 +552,16 @@ def _is_usual(origin: str) -> bool:
 
 
 def _other_shape(
-    resolved: Resolved[PretrainConfig], name: str, theirs: str
+    resolved: Resolved[PretrainConfig], name: str, expected: str
 ) -> LitebertError:
-    what = (
-        f"model.{name} does not fit the corpus, or the model that training starts from"
-    )
-    received = (
-        f"{getattr(resolved.config.model, name)} ({resolved.origins[f'model.{name}']})"
-    )
+    value = getattr(resolved.config.model, name)
+    origin = resolved.origins[f"model.{name}"]
     return LitebertError(
-        "LB-515", what, received=received, expected=theirs, next=f"omit model.{name}"
+        "LB-515",
+        f"model.{name} does not fit the corpus, or the model that training starts from",
+        received=f"{value} ({origin})",
+        expected=expected,
+        next=f"omit model.{name}",
     )
 
 
@@ -595,6 +600,20 @@ def new_network(
     return network
 
 
+def former_pieces(tokenizer: Tokenizer, former: Tokenizer) -> list[list[int]]:
+    """Return for each piece of a new vocabulary the former pieces whose mean vector it
+    gets: itself if it is shared, otherwise those of its text, or [UNK].
+    """
+    known = {piece: [index] for index, piece in enumerate(former.pieces)}
+    special_ids = zip(tokenizer.special_ids, former.special_ids, strict=True)
+    for new_id, former_id in special_ids:
+        known[tokenizer.pieces[new_id]] = [former_id]
+    rows = list[list[int]]()
+    for piece, text in zip(tokenizer.pieces, tokenizer.texts, strict=True):
+        rows.append(known.get(piece) or former.encode(text).ids or [former.unk_id])
+    return rows
+
+
 def take_start(
     network: AlbertForPretraining,
     optimizer: MomentOptimizer,
@@ -606,22 +625,13 @@ def take_start(
     names of what it lacks.
     """
     folder = locate(str(config.start.model))
-    rows = None
     name = PACKAGED if folder == packaged_model() else folder
     log.say(f"starting from {name}")
+    rows = None
     former = Tokenizer.load(folder)
     if former.hash != tokenizer.hash:
-        # a shared piece keeps its vector; any other gets the mean of the old pieces of
-        # its text, or that of [UNK]
-        known = {piece: [index] for index, piece in enumerate(former.pieces)}
-        same = zip(tokenizer.special_ids, former.special_ids, strict=True)
-        known |= {tokenizer.pieces[new]: [old] for new, old in same}
+        rows = former_pieces(tokenizer, former)
         pieces = tokenizer.pieces
-        both = zip(pieces, tokenizer.texts, strict=True)
-        rows = [
-            known.get(piece) or former.encode(text).ids or [former.unk_id]
-            for piece, text in both
-        ]
         shared = len(set(pieces) & set(former.pieces))
         log.say(f"a new vocabulary: {shared:,} of {len(pieces):,} pieces are shared")
     start = start_from(network, folder, rows=rows)
@@ -638,10 +648,9 @@ def take_start(
         try:
             state = load_file(folder / OPTIMIZER_FILE)
         except (SafetensorError, OSError, ValueError) as error:
-            what = f"there is no complete optimizer state in {folder}"
             raise LitebertError(
                 "LB-516",
-                what,
+                f"there is no complete optimizer state in {folder}",
                 received=error,
                 expected="a checkpoint, such as runs/NAME/checkpoints/step-000001000",
                 next="set start.optimizer=false",
