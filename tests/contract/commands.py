@@ -1,11 +1,14 @@
 """Every command with --json in one table, in an order in which each finds what it reads."""
 
 import shlex
+import shutil
 from pathlib import Path
 
-from .shell import QUICK, TEXTS, litebert
+from .shell import QUICK, TEXTS
 from .tiny import Desk
 
+TESTS = Path(__file__).parents[1]
+GOOGLE_CHECKPOINT = TESTS / "interop" / "google" / "fixtures" / "pretraining"
 COMMANDS = [
     ("answer", "Who? 'Ada left.' --model RUNS/spans"),
     ("choose", "Who? Anna Bert --context 'Ada left.' --model RUNS/choices"),
@@ -78,4 +81,4 @@ def furnish(place: Path, desk: Desk) -> None:
     for split in ("train", "dev"):
         header = "index\tsentence1\tsentence2\tlabel\n"
         (place / "glue" / "RTE" / f"{split}.tsv").write_text(header + "".join(rows))
-    litebert("export", "google", desk.base, place / "google" / "model.ckpt").ok  # noqa: B018
+    shutil.copytree(GOOGLE_CHECKPOINT, place / "google")

@@ -2,7 +2,6 @@
 papers' formulas; measures.
 """
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import litebert as package
 from litebert import optim
 
 from .shell import litebert
-from .tiny import Desk, Random, weights
+from .tiny import Desk, Random
 
 transformers = pytest.importorskip("transformers")
 
@@ -188,35 +187,6 @@ def test_what_transformers_wrote_is_imported_exactly(
     after = tensors(tmp_path / "again")
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_what_is_written_for_google_and_read_again_has_the_same_bits(
-    desk: Desk, tmp_path: Path
-) -> None:
-    assert litebert(
-        "export", "google", desk.base, tmp_path / "google" / "model.ckpt"
-    ).ok
-    names = {path.name for path in (tmp_path / "google").iterdir()}
-    assert {
-        "model.ckpt.index",
-        "model.ckpt.data-00000-of-00001",
-        "albert_config.json",
-    } <= names
-    if not any(name.endswith(".model") for name in names):
-        shutil.copy(
-            desk.tokenizer / "spiece.model", tmp_path / "google" / "30k-clean.model"
-        )
-    assert litebert(
-        "import", "google", tmp_path / "google", "--output", tmp_path / "ours"
-    ).ok
-    assert (tmp_path / "ours" / "model.safetensors").read_bytes() == weights(desk.base)
-    assert litebert(
-        "export", "google", tmp_path / "ours", tmp_path / "again" / "model.ckpt"
-    ).ok
-    for name in ("model.ckpt.index", "model.ckpt.data-00000-of-00001"):
-        assert (tmp_path / "again" / name).read_bytes() == (
-            tmp_path / "google" / name
-        ).read_bytes()
 
 
 # ---- update rules --------------------------------------------------------------------

@@ -188,7 +188,6 @@ def seen(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch
     place = tmp_path_factory.mktemp("watched")
     (place / "work").mkdir()
     furnish(place / "work", desk)
-    shutil.rmtree(place / "work" / "google")
     commands = [
         (name, [*name.split(), *typed_words(desk, words.replace("WORK", str(place)))])
         for name, words in [*COMMANDS, *WITHOUT_JSON]
