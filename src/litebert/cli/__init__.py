@@ -79,9 +79,9 @@ MODULES = {
     "report.listing": "runs compare, runs list",
     "serve": "serve",
 }
-HOMES = {
-    name: module for module, names in MODULES.items() for name in names.split(", ")
-}
+HOMES = dict[str, str]()
+for _module, _names in MODULES.items():
+    HOMES |= dict.fromkeys(_names.split(", "), _module)
 """The module of each command's function, which has the command's name: `corpus_build`
 is "corpus build".
 """
@@ -129,14 +129,14 @@ class Group(click.Group):
     """The commands with the same first word, such as those of a corpus."""
 
     def __init__(self, name: str) -> None:
+        names: Any = {}  # the commands themselves are made when they are needed
+        for command in HOMES:
+            first, _, second = command.partition(" ")
+            if first == name:
+                names[second] = None
         summary = COMMANDS[name]
-        words = [command.partition(" ") for command in HOMES]
-        names: Any = dict.fromkeys(
-            second for first, _, second in words if first == name
-        )
-        super().__init__(
-            name, commands=names, help=f"{summary[0].upper()}{summary[1:]}."
-        )
+        help_text = f"{summary[0].upper()}{summary[1:]}."
+        super().__init__(name, commands=names, help=help_text)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         name = f"{self.name} {cmd_name}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, tee
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_args
 
@@ -389,24 +389,17 @@ class Asked:
 def _read_words(verb: Verb, words: dict[str, Any]) -> Asked:
     """Return what the arguments of a command ask."""
     arguments = {name: value for name, value in words.items() if value is not None}
-    file = arguments.pop("file", None)
-    if file is not None:
-        if "context" in arguments:
-            raise RequestError(
-                "LB-535",
-                "a question needs one text that contains its answer",
-                received="both --context and --file",
-                next=_example(verb),
-            )
-        arguments["context"] = _read_text(file)
-    context = arguments.get("context")
-    shared = {} if context is None else {"context": context}
-    pairs = arguments.get("pairs", ())
+    _take_context_from_file(verb, arguments)
     typed = list[str]()  # the words that may name files
     for name, value in arguments.items():
-        if name not in ("context", "pairs"):
-            typed += [value] if isinstance(value, str) else value
+        if name in ("context", "pairs"):
+            continue
+        if isinstance(value, str):
+            typed.append(value)
+        else:
+            typed += value
     sources = find_sources(typed)
+    pairs = arguments.get("pairs", ())
     if pairs and (sources or len(pairs) != len(typed)):
         raise RequestError(
             "LB-946",
@@ -416,11 +409,16 @@ def _read_words(verb: Verb, words: dict[str, Any]) -> Asked:
             next=_example(verb),
         )
     if sources:
+        shared = dict[str, str]()
+        if "context" in arguments:
+            shared["context"] = arguments["context"]
         return Asked(sources, shared)
-    if len(arguments.get("choices", ())) > len(CHOICES):
+
+    choices = arguments.get("choices", ())
+    if len(choices) > len(CHOICES):
         raise RequestError(
             "LB-912",
-            f"a question has {len(arguments['choices'])} choices",
+            f"a question has {len(choices)} choices",
             expected=f"at most {len(CHOICES)}",
             next=_example(verb),
         )
@@ -428,6 +426,20 @@ def _read_words(verb: Verb, words: dict[str, Any]) -> Asked:
     for row in rows:
         _require_parts(verb, row, typed)
     return Asked(rows=rows)
+
+
+def _take_context_from_file(verb: Verb, arguments: dict[str, Any]) -> None:
+    """Replace --file by the context that the file contains."""
+    if "file" not in arguments:
+        return
+    if "context" in arguments:
+        raise RequestError(
+            "LB-535",
+            "a question needs one text that contains its answer",
+            received="both --context and --file",
+            next=_example(verb),
+        )
+    arguments["context"] = _read_text(arguments.pop("file"))
 
 
 def _read_text(file: Path) -> str:
@@ -571,11 +583,9 @@ def _answer_remaining(
         return answer_rows(file.resume(rows), verb, answering)
     compared, read_again = tee(rows)
     file.resume(compared)
-    every_answer = (
-        answer for chunk in answer_rows(read_again, verb, answering) for answer in chunk
-    )
-    remaining = islice(every_answer, file.num_done, None)
-    return ([answer] for answer in remaining)
+    answered = chain.from_iterable(answer_rows(read_again, verb, answering))
+    remaining = islice(answered, file.num_done, None)
+    return ([row] for row in remaining)
 
 
 # ---- two verbs that do not answer row by row -----------------------------------------

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import torch
@@ -27,24 +26,24 @@ def fill_texts(
     network: Any, tokenizer: Tokenizer, texts: Sequence[str], top: int
 ) -> list[Results[Filling]]:
     """Return the `top` likeliest fillings of each text, best first."""
-    longest = network.config.max_position_embeddings - 2
-    encoded = [
-        _window_of_blanks(tokenizer, text, ids, longest)
-        for text, (ids, _) in zip(
-            texts, inputs.encode_blanks(tokenizer, texts), strict=True
-        )
-    ]
+    longest = network.config.max_position_embeddings - 2  # [CLS] and [SEP] are added
+    encoded = list[list[int]]()
+    ids_of_texts = inputs.encode_blanks(tokenizer, texts)
+    for text, (ids, _) in zip(texts, ids_of_texts, strict=True):
+        encoded.append(_window_of_blanks(tokenizer, text, ids, longest))
     fillings: list[Results[Filling]] = [Results()] * len(texts)
     for rows, batch in inputs.frame_batches(network, tokenizer, encoded):
-        counts = [encoded[row].count(tokenizer.mask_id) for row in rows]
+        num_blanks = [encoded[row].count(tokenizer.mask_id) for row in rows]
         # the blanks of a batch are in the order of its rows
-        blanks = iter(likely_pieces(network, tokenizer, batch, sum(counts), top))
-        for row, count in zip(rows, counts, strict=True):
-            best = best_combinations(list(islice(blanks, count)), top)
-            fillings[row] = Results(
-                _filling(tokenizer, texts[row], pieces, probability)
-                for pieces, probability in best
-            )
+        likely = likely_pieces(network, tokenizer, batch, sum(num_blanks), top)
+        first = 0
+        for row, number in zip(rows, num_blanks, strict=True):
+            best = best_combinations(likely[first : first + number], top)
+            first += number
+            filled = list[Filling]()
+            for pieces, probability in best:
+                filled.append(_filling(tokenizer, texts[row], pieces, probability))
+            fillings[row] = Results(filled)
     return fillings
 
 
@@ -86,9 +85,9 @@ def likely_pieces(
         logits[:, no_words] = -torch.inf
         chances = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1))
         best = chances.topk(min(top, logits.shape[1]))
-        for ids, values in zip(
-            best.indices.tolist(), best.values.tolist(), strict=True
-        ):
+        ids_of_blanks = best.indices.tolist()
+        chances_of_blanks = best.values.tolist()
+        for ids, values in zip(ids_of_blanks, chances_of_blanks, strict=True):
             pairs = zip(ids, values, strict=True)
             likely.append([(id_, chance) for id_, chance in pairs if chance > 0])
     return likely
@@ -120,10 +119,11 @@ def _filling(
     tokenizer: Tokenizer, text: str, pieces: Sequence[int], probability: float
 ) -> Filling:
     """Return a text with these pieces in its blanks."""
-    places = re.finditer(re.escape(MASK), text)
-    between = text.split(MASK)
-    # "seen" for the word "##seen"
-    put_in = [tokenizer.texts[piece].strip() for piece in pieces]
-    filled = "".join(chain(*zip(between, [*put_in, ""], strict=True)))
+    before, *after = text.split(MASK)
+    filled = before
+    for piece, following in zip(pieces, after, strict=True):
+        # "seen" for the piece "##seen"
+        filled += tokenizer.texts[piece].strip() + following
     words = tuple(tokenizer.decode([piece]) for piece in pieces)
-    return Filling(filled, words, probability, tuple(place.span() for place in places))
+    places = tuple(place.span() for place in re.finditer(re.escape(MASK), text))
+    return Filling(filled, words, probability, places)

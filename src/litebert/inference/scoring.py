@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -11,7 +11,7 @@ from litebert.answers import Score, WordScore
 from litebert.device import device_of
 from litebert.inference import inputs
 from litebert.nn import Batch
-from litebert.tokenizer import Tokenizer
+from litebert.tokenizer import Encoding, Tokenizer
 
 # copies of texts, each with one piece masked, in memory at once: 20 MB
 COPIES_AT_ONCE = 4_096
@@ -23,49 +23,57 @@ def score_texts(
     """Return the score of each text: every piece is masked in turn and predicted from
     the others.
     """
+    longest = network.config.max_position_embeddings - 2  # [CLS] and [SEP] are added
     encodings = [tokenizer.encode(text) for text in texts]
-    ids_of = [encoding.ids for encoding in encodings]
-    longest = network.config.max_position_embeddings - 2
-    # the log-probability of each piece
-    values = [[0.0] * len(ids) for ids in ids_of]
-    places = _every_place(ids_of)
-    while group := list(islice(places, COPIES_AT_ONCE)):
-        copies = []
-        for row, place in group:
-            span = inputs.window([place], len(ids_of[row]), longest)
-            masked = list(ids_of[row][span])
-            masked[place - span.start] = tokenizer.mask_id
-            copies.append(masked)
-        for numbers, batch in inputs.frame_batches(network, tokenizer, copies):
-            masked_out = [group[number] for number in numbers]
-            hidden_ids = [ids_of[row][place] for row, place in masked_out]
-            predicted = _predict(network, tokenizer, batch, hidden_ids)
-            for (row, place), value in zip(masked_out, predicted, strict=True):
-                values[row][place] = value
-    scores = []
+    # the log-probability of each piece, text by text
+    values = [[0.0] * len(encoding.ids) for encoding in encodings]
+    copies = _masked_copies(encodings, longest, tokenizer.mask_id)
+    while group := list(islice(copies, COPIES_AT_ONCE)):
+        ids_of_copies = [copy.ids for copy in group]
+        for numbers, batch in inputs.frame_batches(network, tokenizer, ids_of_copies):
+            read = [group[number] for number in numbers]
+            masked_ids = [copy.masked_id for copy in read]
+            predicted = _predict(network, tokenizer, batch, masked_ids)
+            for copy, value in zip(read, predicted, strict=True):
+                values[copy.text][copy.place] = value
+    scores = list[Score]()
     for text, encoding, of_pieces in zip(texts, encodings, values, strict=True):
         scores.append(_score(text, encoding.offsets, of_pieces))
     return scores
 
 
-def _every_place(rows: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the row and the place of every piece."""
-    for row, ids in enumerate(rows):
-        for place in range(len(ids)):
-            yield row, place
+class _Copy(NamedTuple):
+    """A copy of a text, or of the part of it that fits, with one piece masked."""
+
+    text: int  # its number
+    place: int  # of the masked piece in the whole text
+    masked_id: int
+    ids: list[int]
+
+
+def _masked_copies(
+    encodings: Sequence[Encoding], longest: int, mask_id: int
+) -> Iterator[_Copy]:
+    """Yield a copy for every piece of every text."""
+    for number, encoding in enumerate(encodings):
+        for place, masked_id in enumerate(encoding.ids):
+            span = inputs.window([place], len(encoding.ids), longest)
+            ids = encoding.ids[span]
+            ids[place - span.start] = mask_id
+            yield _Copy(number, place, masked_id, ids)
 
 
 @torch.inference_mode()
 def _predict(
-    network: Any, tokenizer: Tokenizer, batch: Batch, hidden_ids: list[int]
+    network: Any, tokenizer: Tokenizer, batch: Batch, masked_ids: list[int]
 ) -> list[float]:
     """Return the log-probability of what each sequence has at its only [MASK]."""
     device = device_of(network)
-    places = device.indices(batch.ids == tokenizer.mask_id, len(hidden_ids))
+    places = device.indices(batch.ids == tokenizer.mask_id, len(masked_ids))
     hidden = network.albert(batch, places)  # (copies, hidden)
     table = network.albert.embedding.word.weight
     logits = network.masked_lm(hidden, table).float()  # (copies, vocab)
-    labels = device.copy(torch.tensor(hidden_ids))
+    labels = device.copy(torch.tensor(masked_ids))
     picked = logits.log_softmax(-1).gather(-1, labels[:, None])
     values: list[float] = picked.flatten().tolist()
     return values
