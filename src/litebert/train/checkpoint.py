@@ -151,23 +151,24 @@ class Checkpoints:
         and the model.
         """
         one = num_parameters * 12  # bytes: weights and two moments in float32
+        model = num_parameters * 4
         present = 0
         for path in self.newest_first():
             present += sum(file.stat().st_size for file in path.iterdir())
-        needed = (
-            (self.keep + 1) * one + num_parameters * 4 - min(present, self.keep * one)
+        # A resumed run has some already, and room for those that it will replace.
+        needed = (self.keep + 1) * one + model - min(present, self.keep * one)
+        run = self.folder.parent
+        free = free_bytes(run)
+        if free >= needed:
+            return
+        raise ResourceError(
+            "LB-506",
+            f"the disk of {run} is too full for this run",
+            received=f"{files.format_bytes(free)} free",
+            expected=f"{files.format_bytes(needed)} for its checkpoints and its model",
+            next="free some space, lower train.keep_checkpoints, or choose another"
+            " --runs folder",
         )
-        if (free := free_bytes(self.folder.parent)) < needed:
-            what = f"the disk of {self.folder.parent} is too full for this run"
-            has = files.format_bytes(free)
-            expected = f"{files.format_bytes(needed)} for its checkpoints and its model"
-            advice = (
-                "free some space, lower train.keep_checkpoints, or choose another"
-                " --runs folder"
-            )
-            raise ResourceError(
-                "LB-506", what, received=f"{has} free", expected=expected, next=advice
-            )
 
 
 def _restore(path: Path, network: Network, optimizer: MomentOptimizer) -> Json:
@@ -257,17 +258,17 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 
 
 def _damaged(path: Path, received: object) -> DamagedError:
-    what = f"checkpoint file {path} is damaged"
-    expected = "exactly what was written, by size and blake2b"
-    advice = (
-        "run the same command again: it resumes from the newest undamaged checkpoint"
-    )
     return DamagedError(
-        "LB-501", what, received=received, expected=expected, next=advice
+        "LB-501",
+        f"checkpoint file {path} is damaged",
+        received=received,
+        expected="exactly what was written, by size and blake2b",
+        next="run the same command again: it resumes from the newest undamaged"
+        " checkpoint",
     )
 
 
-# Averages of checkpoints
+# ---- averages of checkpoints ---------------------------------------------------------
 
 
 def average_checkpoints(
@@ -278,18 +279,18 @@ def average_checkpoints(
     """
     RunFolder.of(RunFolder.open(run).folder)  # refuses several seeds
     files.require_new(output, force=force, own=WRITTEN_FILES)
-    every = Checkpoints(run / "checkpoints", keep=1).newest_first()
-    if len(every) < last:
-        steps = ", ".join(f"{step_of(path):,}" for path in reversed(every))
-        received = f"{len(every)} of {last}; there are steps {steps or 'none'}"
-        advice = (
-            "lower --last; new runs keep more with train.keep_checkpoints or"
-            " train.keep_every"
-        )
+    checkpoints = Checkpoints(run / "checkpoints", keep=1).newest_first()
+    if len(checkpoints) < last:
+        steps = [f"{step_of(path):,}" for path in reversed(checkpoints)]
+        present = ", ".join(steps) or "none"
         raise LitebertError(
-            "LB-265", f"{run} has too few checkpoints", received=received, next=advice
+            "LB-265",
+            f"{run} has too few checkpoints",
+            received=f"{len(checkpoints)} of {last}; there are steps {present}",
+            next="lower --last; new runs keep more with train.keep_checkpoints or"
+            " train.keep_every",
         )
-    chosen = every[:last]
+    chosen = checkpoints[:last]
     for path in chosen:
         verify(path)
     write_model(output, mean_model(chosen), force=force)

@@ -124,12 +124,15 @@ def settle(
     """Return the full configuration, the same in all processes, with the origin of
     each setting: the network's shape comes from the vocabulary or the starting model.
     """
+    # Measured in one process: others, on slower processors, would choose other steps and
+    # threads, and then wait for one another.
     measured = world.from_first(
         lambda: complete(resolved, sources, folder)[0].model_dump(mode="json")
     )
     settled = resolved.fill_measured(PretrainConfig.model_validate(measured))
     start = settled.config.start.model
     begins_as = start or settled.config.distil.teacher
+    # "measured here" is said of whatever was filled in: the shape has a better origin.
     origins = dict[str, str]()
     for name, origin in settled.origins.items():
         if origin != MEASURED or not name.startswith("model."):
@@ -210,7 +213,8 @@ def _flops_per_token(config: PretrainConfig, sources: Sources) -> float | None:
     if config.distil.teacher or config.early.depth:
         return None
     length = sources.mean_length(config)
-    # a backward pass takes twice as many as a forward pass
+    # A backward pass takes twice as many as a forward pass: the gradients of the inputs
+    # and those of the weights.
     return 3.0 * forward_flops(config.model, seq_length=length)
 
 
@@ -280,6 +284,7 @@ def open_teacher(
             write_bytes(path, file.getvalue())
 
     world.from_first(write_axes)
+    # The directions come from vectors of length 1, so the student's should have it, too.
     vectors = SentenceVectors(normalize=True)
     if config.start.model:
         vectors = read_shape(config.start.model).vectors or vectors
@@ -320,6 +325,8 @@ def task_of(
     )
     if teacher is None:
         return task
+    # A student also reads short plain texts: from the corpus, or those that come with
+    # their vectors.
     plain = plain_text_config(config)
     open_texts = sources.batches(plain)
     held_out_texts = sources.evaluation(plain)
@@ -404,6 +411,7 @@ def complete(
     )
     if is_planned or is_begun:
         return settled, None
+    # What is left is a run by the clock: its steps are as many as the time allows.
     return fit_steps(settled, device, sources)
 
 
@@ -522,7 +530,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
             shape[name] = getattr(teacher, name)
     if shape["embedding_size"] == shape["hidden_size"]:
         # `begin_as_teacher` fits it to the teacher's word table
-        shape["embedding_projection"] = True
+        shape["embedding_projection"] = True  # (embedding, hidden), square
     may_group = _is_usual(resolved.origins["model.num_hidden_groups"])
     if may_group and chosen.sharing == "all":
         shape["num_hidden_groups"] = min(STUDENT_GROUPS, shape["num_hidden_layers"])
@@ -588,6 +596,8 @@ def new_network(
     )
     if config.start.model:
         return network  # `take_start` fills it
+    # The order matters: local attention and the output bias replace what the teacher
+    # gave, where both are set.
     corpus = sources.corpus
     if isinstance(teacher, Teacher):
         texts = open_loader(corpus.path, config=plain_text_config(config))
@@ -595,6 +605,8 @@ def new_network(
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)
     if config.start.output_bias == "unigram":
+        # The first thing that a network learns is how frequent each piece is: here it
+        # begins with that.
         frequencies = log_frequencies(corpus.shards, config.model.vocab_size)
         network.masked_lm.bias.data.copy_(torch.from_numpy(frequencies))
     return network
@@ -605,6 +617,7 @@ def former_pieces(tokenizer: Tokenizer, former: Tokenizer) -> list[list[int]]:
     gets: itself if it is shared, otherwise those of its text, or [UNK].
     """
     known = {piece: [index] for index, piece in enumerate(former.pieces)}
+    # [CLS] is [CLS], however the two vocabularies spell it.
     special_ids = zip(tokenizer.special_ids, former.special_ids, strict=True)
     for new_id, former_id in special_ids:
         known[tokenizer.pieces[new_id]] = [former_id]

@@ -85,14 +85,17 @@ class Session:
         """Return whether any process got a signal; processes of torchrun also stop when
         torchrun is gone.
         """
+        # A process whose parent has died gets another one.
         if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
             self.signal_number = self.signal_number or HANGUP
+        # Summed over all processes, so that all stop after the same step.
         return self.world.totals(self.signal_number)[0] > 0
 
     def exit_code(self) -> int:
         """Return the exit code of a run stopped before its last step: 128 + the signal
         of a process, or 0.
         """
+        # Only one of the processes may have got the signal: all end with its code.
         number = max(self.world.gather(self.signal_number))
         return 128 + number if number else 0
 
@@ -489,6 +492,7 @@ class RunLog:
         if unknown:
             self.note(step, f"not finite at step {step}: {', '.join(unknown)}")
         self.evaluation_seconds = time.monotonic() - begun
+        # As if the clock had stood still: the speed is that of training.
         self._since += self.evaluation_seconds
 
     def note(self, step: int, text: str, *, is_warning: bool = False) -> None:
@@ -525,9 +529,11 @@ class RunLog:
         seconds = pace * (self.total_steps - step)
         if self.ends is None:
             every = self.train.eval_every
+            # at the multiples of `every` that are left before the last step, and there
             num_evaluations = (self.train.steps - 1) // every - step // every + 1
             seconds += num_evaluations * self.evaluation_seconds
         else:
+            # Steps and evaluations fill the time, whatever their pace is.
             by_clock = self.ends - time.monotonic()
             if by_clock > 0:
                 seconds = by_clock

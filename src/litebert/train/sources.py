@@ -59,7 +59,8 @@ class Sources:
         check_data(config, corpora[0].path, holds_out=held_out is not None)
         assert held_out is not None
         require_one_tokenizer(corpora[0], held_out)
-        # checks that its copy of the tokenizer is the one that made the ids
+        # Not for the tokenizer: this checks that the copy in the folder is the one that
+        # made the ids.
         held_out.tokenizer()
         tokenizer = corpora[0].tokenizer()
         return cls(corpora, held_out, tokenizer, open_taught(config))
@@ -121,6 +122,7 @@ class Sources:
 
     def mean_length(self, config: PretrainConfig) -> float:
         """Estimate the mean length of the run's sequences, in tokens."""
+        # a mix has the same shares in every batch, so means add up by them
         mean = 0.0
         corpus_shares = shares_of(self.corpora, config)
         for corpus, share in zip(self.corpora, corpus_shares, strict=True):
@@ -217,6 +219,8 @@ def open_loader(
         SENTENCE_OBJECTIVES.add(config.objective.sentence, sentence)
     corpora = open_corpora(config, path)
     corpus_shares = shares_of(corpora, config)
+    # Each corpus draws for itself, so that adding one does not change the sequences of
+    # the others.
     loaders = list[Loader]()
     for number, (corpus, share) in enumerate(zip(corpora, corpus_shares, strict=True)):
         purpose = f"train-of-{number}" if number else "train"
@@ -236,6 +240,7 @@ def _training_settings(
     """Return the settings of one corpus, which has this `share` of the sequences."""
     train = config.train
     early = config.early
+    # The first steps may mask another share of the tokens; loaders count sequences.
     early_steps = round(early.mask_share * train.steps)
     return LoaderSettings(
         corpus.tokenizer(),

@@ -49,6 +49,8 @@ def choose_reading(
         return with_head(dataset, pooling), pooling
     if config.train.exits or not gives_means(start):
         return dataset, "cls"
+    # A run that was begun keeps its choice: measured again, with other threads, it might
+    # differ in the last digit and with it the network.
     run = RunFolder(folder)
     if run.file.data.get("problem") == "similarity":
         return as_similarity(config), "cls"
@@ -82,6 +84,7 @@ def choose_for_pairs(
         cosine = Similarity(HeadConfig(kind=Similarity.heads[0]))
         scores["compared by cosine"] = try_cosine(start, cosine, examples, longest)
     best = max(scores, key=scores.__getitem__)
+    # Differences below the margin change with the rows that were drawn.
     if scores[best] < scores["read together"] + MARGIN:
         best = "read together"
     reading: Reading = "mean"
