@@ -46,6 +46,12 @@ def test_a_frame_is_trained_on_evaluated_and_answered(trained: litebert.Run) -> 
     assert litebert.evaluate(trained.folder, data=FRAME, quiet=True) == found
     answered = litebert.predict(trained.folder, data=FRAME[["review"]], quiet=True)
     assert len(answered.rows["test"]) == len(FRAME)
+    assert answered.notes == ()
+    blank = FRAME[["review"]].copy()
+    blank.loc[1, "review"] = ""
+    answered = litebert.predict(trained.folder, data=blank, output="out", quiet=True)
+    assert answered.notes == ("test: 1 row without a text or an answer: 2",)
+    assert f" {len(FRAME) - 1} answers (test)" in str(answered)
     assert Path("runs/table.jsonl").is_file()
 
 

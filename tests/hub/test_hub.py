@@ -291,6 +291,16 @@ def test_a_missing_path_causes_no_request_to_the_hub(
             parse_name(text)
 
 
+def test_a_name_without_its_owner_is_told_the_owner(hub) -> None:
+    with pytest.raises(LitebertError, match=r"LB-620[\s\S]*OWNER/NAME") as raised:
+        locate("bert-base-uncased")
+    assert raised.value.next == "--model google-bert/bert-base-uncased"
+    with pytest.raises(LitebertError) as raised:
+        locate("albert-base-v2")
+    assert raised.value.next == "--model albert/albert-base-v2"
+    assert hub.requests == []
+
+
 def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_takes_precedence(
     small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

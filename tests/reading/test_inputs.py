@@ -186,6 +186,10 @@ def test_inputs_that_are_no_text_are_refused(
     for name in ("", ".", "..", "folder.txt"):
         with pytest.raises(LitebertError, match=r"LB-303[\s\S]*it is a folder"):
             find_file(Path(name))
+    write("folder.txt/one.txt", "text")
+    with pytest.raises(LitebertError) as raised:
+        find_input("folder.txt")
+    assert raised.value.next == "name the files in it: folder.txt/*.txt"
     file = find_input(str(path := write("gone.txt", b"text")))
     assert find_texts(path) == find_texts(str(path)) == (file,), (
         "a single path is one input"

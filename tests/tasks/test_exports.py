@@ -240,6 +240,21 @@ def test_exports_of_surveys_trackers_and_shops_are_read(
     assert not any("warning" in note for note in table_dataset(path).notes)
 
 
+@pytest.mark.parametrize("name", ["Ticket ID", "phrase_id", "CommentId", "user id"])
+def test_a_column_of_other_identifiers_in_each_row_has_the_ids(
+    name: str, write: Write
+) -> None:
+    people = [name == "user id" and n > 2 for n in range(6)]  # one that comes again
+    ids = ["T-3" if is_same else f"T-{n}" for n, is_same in enumerate(people)]
+    rows = [f"{id_},so it was {id_},{'ab'[n % 2]}" for n, id_ in enumerate(ids)]
+    path = write("a.csv", f"{name},Message,label\n" + "\n".join(rows))
+    read_ids = [example.id for example in table_dataset(path).read(path, "train")]
+    if name == "user id":
+        assert set(read_ids) <= set("234567")
+    else:
+        assert set(read_ids) <= set(ids)
+
+
 def test_columns_of_one_name_are_numbered(write: Write) -> None:
     path = write(
         "a.csv", "text,label,note,note\n" + "so good,1,x,y\nso bad,0,x,y\n" * 3

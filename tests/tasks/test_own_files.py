@@ -808,6 +808,11 @@ def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
         TextExample("2", "so, and so"),
         TextExample("3", "well"),
     ]
+    with pytest.raises(
+        LitebertError, match=r"LB-896: .*new\.csv has no labels"
+    ) as error:
+        dataset.read(new, "dev")
+    assert error.value.next.startswith("litebert predict RUN --data ")
     # which the training file does not have
     txt = write("txt.csv", "txt,label\na b,pos\n")
     renamed = ("text=txt",)

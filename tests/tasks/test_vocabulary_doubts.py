@@ -85,3 +85,25 @@ def test_a_run_that_continues_a_model_says_which_marks_are_lost(
     assert ("lose a mark" in capsys.readouterr().err) == is_warned
     with pytest.raises(litebert.LitebertError, match="LB-916: keep_accents="):
         litebert.pretrain(text, **how, keep_accents=True)
+
+
+def test_a_run_that_continues_the_packaged_model_says_that_it_is_english(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = write("text.txt", "Das ist ein Satz ohne Umlaute.\n\n" * 40)
+    how = {"start": "litebert", "runs": tmp_path, "settings": {"train.steps": 2}}
+    litebert.pretrain(text, **how, language="de", dry_run=True)
+    assert (
+        "the packaged model and its vocabulary are English" in capsys.readouterr().err
+    )
+
+
+def test_many_small_files_are_told_how_each_is_one_document(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [write(f"{n}.txt", "One sentence.\n\nAnother one.\n") for n in range(12)]
+    how = {"start": "litebert", "runs": tmp_path, "settings": {"train.steps": 2}}
+    litebert.pretrain(files, **how, dry_run=True)
+    assert "--documents file" in capsys.readouterr().err
+    litebert.pretrain(files, **how, documents="file", dry_run=True)
+    assert "--documents file" not in capsys.readouterr().err

@@ -464,6 +464,9 @@ def _sequences_of(
 # ---- predictions ---------------------------------------------------------------------
 
 
+MAX_BLANK_SHOWN = 10  # rows without an answer that a note lists
+
+
 class PredictionFile(TypedDict):
     file: str
     split: str
@@ -489,17 +492,34 @@ class Predictions:
             files.append({"file": path, "split": split, "examples": num_examples})
         return files
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the rows without an answer."""
+        notes = list[str]()
+        for split, rows in self.rows.items():
+            blank = [row.id for row in rows if row.is_blank]
+            if blank:
+                ids = ", ".join(blank[:MAX_BLANK_SHOWN])
+                more = ", …" if len(blank) > MAX_BLANK_SHOWN else ""
+                number = format_count(len(blank), "row")
+                notes.append(
+                    f"{split}: {number} without a text or an answer: {ids}{more}"
+                )
+        return tuple(notes)
+
+    def _count_answers(self, split: str) -> str:
+        number = sum(not row.is_blank for row in self.rows[split])
+        return format_count(number, "answer")
+
     def __str__(self) -> str:
         lines = list[str]()
         for file in self.as_json():
-            answers = f"{file['examples']:,} answers ({file['split']})"
-            lines.append(f"{file['file']}  {answers}")
+            split = file["split"]
+            lines.append(f"{file['file']}  {self._count_answers(split)} ({split})")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        splits = list[str]()
-        for split, rows in self.rows.items():
-            splits.append(f"{split}: {len(rows):,} answers")
+        splits = [f"{split}: {self._count_answers(split)}" for split in self.rows]
         return f"Predictions({', '.join(splits)})"
 
 

@@ -209,9 +209,9 @@ def _plan_pretraining(
         data = describe_corpora(config)
     else:
         data = describe_texts(texts.sources, texts.held_out)
-        doubt = texts.doubt_of_vocabulary()
-        if doubt and not quiet:
-            say(f"warning: {doubt}; --keep-accents without --from keeps them")
+        if not quiet:
+            for doubt in texts.doubts():
+                say(doubt)
     planned = pretraining_plan(
         config,
         needs,
@@ -233,6 +233,10 @@ def _require_texts_or_corpus(inputs: Sequence[str], corpus: object) -> None:
         received=f"{len(inputs)} texts and --corpus {corpus}",
         next="litebert pretrain --help",
     )
+
+
+MANY_FILES = 10
+LARGEST_DOCUMENT = 1 << 20  # bytes; a larger file rather has several documents
 
 
 @dataclass(frozen=True)
@@ -286,14 +290,41 @@ class _TextsOfRun:
         if sources and self.held_out and is_local:
             require_text(sources, self.text)
 
-    def doubt_of_vocabulary(self) -> str:
-        """Say which marks of the texts the vocabulary of the start model drops; "" if
-        none.
+    def doubts(self) -> list[str]:
+        """Say where the choices hardly fit the texts: the documents, the language, and
+        marks that the vocabulary of the start model drops.
         """
+        doubts = list[str]()
+        if self._are_files_likely_documents():
+            doubts.append(
+                f"note: documents end at blank lines; if each of the"
+                f" {len(self.sources):,} files is one document, add --documents file"
+            )
         if self.start is None or not self.inputs:
-            return ""
-        tokenizer = Tokenizer.load(locate(self.start))
-        return corpora.marks_dropped(tokenizer, self.inputs, column=self.text.column)
+            return doubts
+        start = locate(self.start)
+        if start == packaged_model() and self.text.language != "en":
+            doubts.append(
+                "warning: the packaged model and its vocabulary are English; --language"
+                f" {self.text.language} changes only where sentences end. Omit --from"
+                " to train a model of another language"
+            )
+        tokenizer = Tokenizer.load(start)
+        dropped = corpora.marks_dropped(tokenizer, self.inputs, column=self.text.column)
+        if dropped:
+            doubts.append(
+                f"warning: {dropped}; --keep-accents without --from keeps them"
+            )
+        return doubts
+
+    def _are_files_likely_documents(self) -> bool:
+        """Return whether there are many small text files, whose documents end at blank
+        lines.
+        """
+        texts = [source for source in self.sources if source.kind == ".txt"]
+        is_small = all(source.size <= LARGEST_DOCUMENT for source in texts)
+        has_many = len(texts) >= MANY_FILES
+        return has_many and is_small and self.text.documents == "blank-line"
 
     def build(self, *, quiet: bool) -> None:
         """Train a vocabulary, unless training starts from a model, and build the

@@ -30,6 +30,8 @@ _OUR_FOLDERS = {
     "data",
     "tmp",
 }
+# who owns the well-known models whose names begin so
+_OWNERS = {"albert-": "albert", "bert-": "google-bert"}
 _OUR_MODELS = {"model", "best", "checkpoints"}
 _OUR_FILES = {".json", ".safetensors"}
 
@@ -110,6 +112,12 @@ def _no_such_model(path: Path, text: str, kind: str) -> LitebertError:
         if hint.startswith("did"):
             similar = f" ({hint})"
     next_step = f"ls {quote(str(parent))}"
+    expected = f"a folder{similar}; or a name on the Hub, such as albert/albert-base-v2"
+    if kind == "nothing" and "/" not in text:
+        expected += "; names on the Hub have an owner: OWNER/NAME"
+    for beginning, owner in _OWNERS.items():
+        if text.startswith(beginning) and _NAME.fullmatch(f"{owner}/{text}"):
+            next_step = f"--model {owner}/{text}"
     for usual in (Path("models") / path, Path("runs") / path):
         if _describe_path(usual) == "a folder":
             next_step = f"--model {quote(str(usual))}"
@@ -117,7 +125,6 @@ def _no_such_model(path: Path, text: str, kind: str) -> LitebertError:
         "LB-620",
         f"there is no model folder {text[:200]!r}",
         received=kind,
-        expected=f"a folder{similar}; or a name on the Hub, such as"
-        " albert/albert-base-v2",
+        expected=expected,
         next=next_step,
     )

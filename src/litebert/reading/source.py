@@ -12,8 +12,9 @@ import stat
 import sys
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
@@ -264,12 +265,21 @@ def _unreadable(name: str, error: Exception) -> LitebertError:
     if is_url(name):
         advice = "check the URL and your credentials"
     elif isinstance(error, IsADirectoryError):
-        advice = f"name the files in it: {quote(name)}/*"
+        advice = f"name the files in it: {quote(name)}/*{_usual_end(Path(name))}"
     elif isinstance(error, FileNotFoundError):
         advice = _nearest(Path(name))
     return RequestError(
         "LB-303", f"{name} cannot be read", received=received, next=advice
     )
+
+
+def _usual_end(folder: Path) -> str:
+    """Return the ending that most texts of a folder have, "" without texts."""
+    ends = Counter[str]()
+    with suppress(OSError):
+        ends.update(file.suffix for file in folder.iterdir())
+    texts = [end for end, _ in ends.most_common() if end in TEXTS]
+    return next(iter(texts), "")
 
 
 def _nearest(path: Path) -> str:

@@ -53,6 +53,9 @@ what comes before it.
 """
 
 
+# last words of the names of columns that tell rows apart: Ticket ID, phrase_id
+ENDS_OF_IDENTIFIERS = (["id"], ["uuid"], ["guid"])
+
 # roles whose cells may be objects
 _OF_OBJECTS = ("answers", "choices")
 
@@ -118,7 +121,23 @@ class ColumnGuess:
         if role == "label":  # one that is the same everywhere teaches nothing
             varied = [name for name in usual if self._num_values(name) > 1]
             usual = varied or usual
+        if role == "id" and not usual:
+            usual = self._identifiers()
         return tuple(usual[:1])
+
+    def _identifiers(self) -> list[str]:
+        """Return the free columns such as Ticket ID, whose names end in a word for an
+        identifier, with another value in each row.
+        """
+        identifiers = list[str]()
+        for name in self.free_columns():
+            cells = self.cells(name)
+            values = {label_of(cell) for cell in cells}
+            is_unique = len(values) == len(cells) and None not in values
+            is_named = words_of(name)[-1:] in ENDS_OF_IDENTIFIERS
+            if is_named and is_unique and not have_words(cells):
+                identifiers.append(name)
+        return identifiers
 
     def find_usual(self, roles: Sequence[Role]) -> None:
         """Give roles to the columns that have a usual name."""
@@ -242,8 +261,17 @@ def has_usual_word(name: str, role: Role) -> bool:
     >>> has_usual_word("Rating (1-5)", "label"), has_usual_word("When", "label")
     (True, False)
     """
-    words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))
-    return any(normalize_name(word) in NAMES[role] for word in words)
+    return any(word in NAMES[role] for word in words_of(name))
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a column's name, normalized for comparison.
+
+    >>> words_of("Ticket ID"), words_of("phrase_id"), words_of("PhraseId")
+    (['ticket', 'id'], ['phrase', 'id'], ['phrase', 'id'])
+    """
+    divided = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return [normalize_name(word) for word in re.findall(r"[^\W\d_]+", divided)]
 
 
 def _find_numbered(names: Sequence[str]) -> Names:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any, ClassVar, Generic, Self
 
 from litebert.config import Splitting
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Example, Family
 from litebert.tasks.own.cells import (
@@ -116,10 +117,29 @@ class RowReading(ABC, Generic[Example, Answer]):
             sentence=self.columns.sentence,
         )
         optional = ("id", "sentence", *OF_ALL_KINDS)
-        if not is_labelled:
+        if is_labelled:
+            self._require_labels_in(table, path)
+        else:
             optional += self.learned
         self.columns.require_in(table.columns, without=optional, where=f" in {path}")
         return table
+
+    def _require_labels_in(self, table: TableFile, path: Path) -> None:
+        """Raise if a file has none of the columns of labels, so that its rows can be
+        answered but not measured.
+        """
+        for role in self.learned:
+            names = self.columns.all(role)
+            if not names or {*names} & {*table.columns}:
+                continue
+            raise RequestError(
+                "LB-896",
+                f"{path} has no labels: there is no column {', '.join(names)}",
+                received=f"columns {', '.join(table.columns)}",
+                expected=f"a column of labels; if it has another name, --column"
+                f" {role}=NAME ({did_you_mean(names[0], table.columns)})",
+                next=f"litebert predict RUN --data {quote(str(path))} --output answers",
+            )
 
     def example_of(
         self, table: TableFile, number: int, row: Row, *, is_labelled: bool
