@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, Field, ValidationError
 
 from litebert.api.settings import recipe_settings, recipes, recipes_show
 from litebert.config import PRESETS, FinetuneConfig, PretrainConfig
@@ -13,6 +15,10 @@ from litebert.errors import LitebertError
 from litebert.settings import (
     Setting,
     describe,
+    describe_invalid,
+    difference,
+    fields_of,
+    flatten,
     resolve,
     settings_from_toml,
     settings_from_words,
@@ -193,3 +199,48 @@ def test_a_setting_by_the_name_that_others_give_it_is_answered_with_ours(
     with pytest.raises(LitebertError, match="LB-103") as caught:
         resolve(PretrainConfig, CORPUS, {typed: Setting(1, "test")})
     assert caught.value.expected == f"did you mean {meant}?"
+
+
+class Section(BaseModel):
+    size: int = Field(default=1, ge=1, le=9)
+    name: Literal["one", "two"] = "one"
+
+
+class Whole(BaseModel):
+    section: Section = Section()
+    number: float = 0.0
+
+
+def test_a_configuration_is_sections_of_settings() -> None:
+    assert list(fields_of(Whole)) == ["section.size", "section.name"]
+    assert flatten(Whole()) == {
+        "section.size": 1,
+        "section.name": "one",
+        "number": 0.0,
+    }
+
+
+def test_two_configurations_differ_in_what_one_has_and_the_other_lacks() -> None:
+    old = {"a": 1, "b": 2, "c": None}
+    new = {"a": 1, "b": 3, "d": 4}
+    # a setting that is missing is like one without a value
+    assert difference(old, new) == ["b: 2 -> 3", "d: None -> 4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"section": {"size": "x"}}', "section.size should be a valid integer"),
+        ('{"section": {"size": 10}}', "section.size should be less than or equal to 9"),
+        ("[1]", "the content should be an object"),
+        ('{"section": {"size": 2}', "the content: "),
+    ],
+)
+def test_a_refused_record_is_told_by_its_first_fault(text: str, fault: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Whole.model_validate_json(text, strict=False)
+    assert describe_invalid(refused.value).startswith(fault)
+
+
+def test_a_check_of_ours_speaks_for_itself() -> None:
+    assert describe_invalid(ValueError("a text of ours")) == "a text of ours"
