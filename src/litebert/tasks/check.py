@@ -107,26 +107,28 @@ class SplitReport:
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {format_count(self.num_rows, 'row')}"]
-        if total := sum(self.labels.values()):
+        total = sum(self.labels.values())
+        if total:
             ranked = sorted(self.labels.items(), key=lambda item: -item[1])
-            shown = [
-                f"{label} ({count:,}, {count / total:.1%})"
-                for label, count in ranked[:_SHOWN_LABELS]
-            ]
-            more = (
-                [f"and {len(ranked) - _SHOWN_LABELS} more"]
-                if len(ranked) > _SHOWN_LABELS
-                else []
-            )
-            lines.append(f"  {', '.join([*shown, *more])}")
-        if found := self.lengths:
-            lines.append(
-                f"  pieces: mean {found.mean:.1f}, median {found.median}, 95 % up to"
-                f" {found.share_95}, longest {found.longest:,}; over"
-                f" {found.max_length}: {found.num_too_long / self.num_rows:.2%};"
-                f" unknown: {found.num_unknown / max(1, found.num_pieces):.3%}"
-            )
+            shown = list[str]()
+            for label, count in ranked[:_SHOWN_LABELS]:
+                shown.append(f"{label} ({count:,}, {count / total:.1%})")
+            num_more = len(ranked) - len(shown)
+            if num_more:
+                shown.append(f"and {num_more} more")
+            lines.append(f"  {', '.join(shown)}")
+        if self.lengths is not None:
+            lines.append(f"  {self._lengths_in_words(self.lengths)}")
         return "\n".join(lines)
+
+    def _lengths_in_words(self, lengths: LengthReport) -> str:
+        share_too_long = lengths.num_too_long / self.num_rows
+        share_unknown = lengths.num_unknown / max(1, lengths.num_pieces)
+        return (
+            f"pieces: mean {lengths.mean:.1f}, median {lengths.median}, 95 % up to"
+            f" {lengths.share_95}, longest {lengths.longest:,}; over"
+            f" {lengths.max_length}: {share_too_long:.2%}; unknown: {share_unknown:.3%}"
+        )
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,9 @@ class _Check:
     max_length: int
     notes: list[str] = field(default_factory=list)
     splits: list[SplitReport] = field(default_factory=list)
-    found: Findings = field(default_factory=lambda: Findings(ADVICE, num_places=PLACES))
+    findings: Findings = field(
+        default_factory=lambda: Findings(ADVICE, num_places=PLACES)
+    )
     # a training row by the hash of its texts
     train: dict[bytes, str] = field(default_factory=dict)
 
@@ -238,7 +242,7 @@ class _Check:
         if self.splits:
             counts["rows"] = sum(split.num_rows for split in self.splits)
         return DataReport(
-            self.found.report(), counts, tuple(self.notes), tuple(self.splits)
+            self.findings.report(), counts, tuple(self.notes), tuple(self.splits)
         )
 
     def add_error(self, kind: str, place: str, error: LitebertError) -> None:
@@ -247,7 +251,7 @@ class _Check:
         """
         own, _, reason = error.what.rpartition(": ")
         example = ": ".join(filter(None, (reason, error.received)))
-        self.found.add(
+        self.findings.add(
             kind, own or place, example, detail=error.code, advice=error.next
         )
 
@@ -277,7 +281,7 @@ class _Check:
         is_train = not self.splits
         made_of = partial(reading.example_of, table, is_labelled=is_labelled)
         examples = self.usable_rows(table, made_of)
-        rows = _Rows(self.found, table, family, {} if is_train else self.train)
+        rows = _Rows(self.findings, table, family, {} if is_train else self.train)
         pieces = None
         if self.tokenizer is not None:
             pieces = _Pieces(family, self.tokenizer, self.max_length)
@@ -291,11 +295,11 @@ class _Check:
         # texts that belong together have no label
         learns_labels = "second" not in reading.learned
         if rows.number and not rows.num_labelled and learns_labels:
-            self.found.add("no labels", name, detail=name, times=rows.number)
+            self.findings.add("no labels", name, detail=name, times=rows.number)
         lengths = None
         if pieces is not None and pieces.sizes:
             lengths = pieces.report()
-            pieces.say(self.found, table, rows.number)
+            pieces.say(self.findings, table, rows.number)
         labels = dict(sorted(rows.labels.items()))
         self.splits.append(SplitReport(name, rows.number, labels, lengths))
         if is_train:
@@ -312,17 +316,17 @@ class _Check:
         for label, count in sorted(labels.items()):
             where = rows.first_place(label)
             if is_joined(label, labels):
-                self.found.add("joined labels", where, label, times=count)
+                self.findings.add("joined labels", where, label, times=count)
             if label.lower() in (*MISSING, *NO_LABEL):
-                self.found.add("doubtful label", where, label, times=count)
+                self.findings.add("doubtful label", where, label, times=count)
             elif spelled[label] != label:
                 example = f"{label} looks like {spelled[label]}"
-                self.found.add("doubtful label", where, example, times=count)
+                self.findings.add("doubtful label", where, example, times=count)
             share = count / rows.number
             if count < RARE:
-                self.found.add("rare label", where, f"{label}: {count}")
+                self.findings.add("rare label", where, f"{label}: {count}")
             elif share > MOST and rows.num_labelled == labels.total():
-                self.found.add(
+                self.findings.add(
                     "one label in most rows",
                     name,
                     f"{label}: {share:.1%}",
@@ -383,7 +387,7 @@ class _Pieces:
             num_unknown=self._unknown.num_unknown,
         )
 
-    def say(self, found: Findings, table: TableFile, num_rows: int) -> None:
+    def say(self, findings: Findings, table: TableFile, num_rows: int) -> None:
         """Add what is wrong with the pieces to the findings."""
         name = table.source.name
         place = table.source.place
@@ -393,7 +397,7 @@ class _Pieces:
             loss = f"{share} lose their end"
             if getattr(self._family, "reads_windows", False):
                 loss = f"{share} are longer: answers read them in windows"
-            found.add(
+            findings.add(
                 "too long",
                 place(self._first_too_long),
                 loss,
@@ -401,7 +405,7 @@ class _Pieces:
                 times=self.num_too_long,
             )
         if unknown.dropped:
-            found.add(
+            findings.add(
                 "dropped mark",
                 name,
                 unknown.dropped,
@@ -409,7 +413,7 @@ class _Pieces:
                 times=unknown.num_dropped,
             )
         if unknown.has_unknown:
-            found.add(
+            findings.add(
                 "unknown piece",
                 place(self._first_unknown),
                 str(unknown),
@@ -433,14 +437,14 @@ class _Rows:
 
     def __init__(
         self,
-        found: Findings,
+        findings: Findings,
         table: TableFile,
         family: "Family[Any, Any]",
         train: Mapping[bytes, str],
     ) -> None:
-        self._found = found
+        self._findings = findings
         self._place = table.source.place
-        self._say = partial(found.add, detail=table.source.name)
+        self._say = partial(findings.add, detail=table.source.name)
         self._family = family
         self._train = train
         # by texts and answer
@@ -473,9 +477,9 @@ class _Rows:
             self.labels[label] += 1
             self._first_of_label.setdefault(label, number)
         if any("\ufffd" in text for text in texts):
-            self._found.add("lost character", where, texts[0])
+            self._findings.add("lost character", where, texts[0])
         if not texts[0] or texts[0].isspace():
-            self._found.add("empty text", where)
+            self._findings.add("empty text", where)
             return
         key = _hash_texts(texts)
         if key in self._train:

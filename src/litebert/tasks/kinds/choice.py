@@ -238,13 +238,13 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
     def guess(cls, guess: ColumnGuess) -> None:
         choices = guess.choices()
         if choices:
-            guess.found["choices"] = choices
+            guess.assigned["choices"] = choices
         else:
             guess.require_one("choices", [])
         guess.find_usual(("question", "context"))
-        guess.found["label"] = guess.usual("label", CHOSEN)
+        guess.assigned["label"] = guess.usual("label", CHOSEN)
         guess.find_usual(("id",))
-        if not guess.found["question"] and not guess.found["context"]:
+        if not guess.assigned["question"] and not guess.assigned["context"]:
             guess.require_one("question", guess.texts())
 
     @classmethod

@@ -235,13 +235,13 @@ class MatchRows(RowReading[TextExample, VectorPair]):
     @classmethod
     def guess(cls, guess: ColumnGuess) -> None:
         guess.find_usual(("id",))
-        if not {"text", "second"} & {*guess.found}:  # the user chose neither
+        if not {"text", "second"} & {*guess.assigned}:  # the user chose neither
             pair = _usual_pair(guess, MATCHES) or guess.texts()
             if len(pair) == 2:
-                guess.found["text"] = (pair[0],)
-                guess.found["second"] = (pair[1],)
+                guess.assigned["text"] = (pair[0],)
+                guess.assigned["second"] = (pair[1],)
         for role in ("text", "second"):
-            if not guess.found.get(role):
+            if not guess.assigned.get(role):
                 guess.require_one(role, guess.texts())
 
     @classmethod

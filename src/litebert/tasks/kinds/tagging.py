@@ -287,16 +287,16 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     @classmethod
     def guess(cls, guess: ColumnGuess) -> None:
         spans = _span_column(guess)
-        if spans is not None and not guess.found.get("tags"):
-            guess.found["tags"] = (spans,)
-        if spans is not None and not guess.found.get("tokens"):
-            guess.found["tokens"] = guess.usual("text")
-            if not guess.found["tokens"]:
+        if spans is not None and not guess.assigned.get("tags"):
+            guess.assigned["tags"] = (spans,)
+        if spans is not None and not guess.assigned.get("tokens"):
+            guess.assigned["tokens"] = guess.usual("text")
+            if not guess.assigned["tokens"]:
                 guess.require_one("tokens", guess.texts())
-        elif not guess.found.get("tokens") and _entity_column(guess):
-            guess.found["tokens"] = guess.usual("tokens") or guess.usual("text")
+        elif not guess.assigned.get("tokens") and _entity_column(guess):
+            guess.assigned["tokens"] = guess.usual("tokens") or guess.usual("text")
         guess.find_usual(("tokens", "tags", "id"))
-        if not guess.found["tokens"]:
+        if not guess.assigned["tokens"]:
             guess.require_one("tokens", [])
 
     @classmethod
@@ -431,7 +431,7 @@ def _span_column(guess: ColumnGuess) -> str | None:
     """Return the column of entities by character: the chosen one of tags, if it is one,
     or the first that is.
     """
-    names = guess.found.get("tags") or guess.names
+    names = guess.assigned.get("tags") or guess.names
     return next((name for name in names if _are_spans(guess.cells(name))), None)
 
 

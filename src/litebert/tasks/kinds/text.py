@@ -661,22 +661,22 @@ class TextRows(RowReading[TextExample, Scores]):
     @classmethod
     def guess(cls, guess: ColumnGuess) -> None:
         # a text column that was chosen is not made half of a guessed pair
-        if not {"text", "second"} & {*guess.found}:
+        if not {"text", "second"} & {*guess.assigned}:
             pair = _usual_pair(guess)
             if pair:
-                guess.found["text"] = (pair[0],)
-                guess.found["second"] = (pair[1],)
+                guess.assigned["text"] = (pair[0],)
+                guess.assigned["second"] = (pair[1],)
         guess.find_usual(("text", "label", "id"))
-        if not guess.found["text"]:
+        if not guess.assigned["text"]:
             texts = guess.texts()
-            if _are_pair(guess, texts) and not guess.found.get("second"):
-                guess.found["text"] = (texts[0],)
-                guess.found["second"] = (texts[1],)
+            if _are_pair(guess, texts) and not guess.assigned.get("second"):
+                guess.assigned["text"] = (texts[0],)
+                guess.assigned["second"] = (texts[1],)
             else:
                 guess.require_one("text", texts)
-        if not guess.found["label"]:
-            guess.found["label"] = guess.label_marks()
-        if not guess.found["label"]:
+        if not guess.assigned["label"]:
+            guess.assigned["label"] = guess.label_marks()
+        if not guess.assigned["label"]:
             likely = guess.likely_labels()
             if likely:
                 guess.require_one("label", likely)

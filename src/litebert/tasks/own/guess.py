@@ -63,16 +63,16 @@ _OF_OBJECTS = ("answers", "choices")
 @dataclass
 class ColumnGuess:
     """The columns of a table whose roles are being found, by their names and the cells
-    of the first rows; `found` has those that were chosen.
+    of the first rows; `assigned` has those that were chosen.
     """
 
     names: Sequence[str]
     sample: Sequence[Row]
     chosen: Columns
-    found: dict[Role, Names] = field(init=False)
+    assigned: dict[Role, Names] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.found = dict(self.chosen.names)
+        self.assigned = dict(self.chosen.names)
         # the columns of objects, whose parts are columns: a of a.b.c, and a.b
         self._with_parts = set[str]()
         for name in self.names:
@@ -94,7 +94,7 @@ class ColumnGuess:
         """Return the columns that have no role yet; not those of objects, whose parts
         are columns.
         """
-        taken = {*chain(*self.found.values())}
+        taken = {*chain(*self.assigned.values())}
         return [
             name
             for name in self.names
@@ -108,8 +108,8 @@ class ColumnGuess:
         """Return the chosen column of a role, or the first free one with a usual
         name.
         """
-        if self.found.get(role):
-            return self.found[role]
+        if self.assigned.get(role):
+            return self.assigned[role]
         free = self.free_columns()
         names = [self.by_normal.get(usual) for usual in (*more, *NAMES.get(role, ()))]
         if role in _OF_OBJECTS:
@@ -142,19 +142,19 @@ class ColumnGuess:
     def find_usual(self, roles: Sequence[Role]) -> None:
         """Give roles to the columns that have a usual name."""
         for role in roles:
-            self.found[role] = self.usual(role)
+            self.assigned[role] = self.usual(role)
 
     def find_split(self) -> None:
         """Give the role of the split to a column with a usual word in its name whose
         cells all name splits.
         """
-        if self.found.get("split"):
+        if self.assigned.get("split"):
             return
         for name in self.free_columns():
             if not has_usual_word(name, "split"):
                 continue
             if all(map(split_of, self.cells(name))):
-                self.found["split"] = (name,)
+                self.assigned["split"] = (name,)
                 return
 
     def require_one(self, role: Role, candidates: Sequence[str]) -> None:
@@ -163,7 +163,7 @@ class ColumnGuess:
         """
         named = [name for name in candidates if has_usual_word(name, role)]
         if len(named) == 1 or len(candidates) == 1:
-            self.found[role] = tuple(named or candidates)
+            self.assigned[role] = tuple(named or candidates)
             return
         which = "none looks like it"
         if candidates:
@@ -234,7 +234,7 @@ class ColumnGuess:
         numbered: ending0, ending1, …
         """
         choices = self.usual("choices")
-        if "choices" in self.found:
+        if "choices" in self.assigned:
             return choices
         for cell in self.cells(choices[0]) if choices else ():
             if isinstance(cell, Mapping) or list_of(cell) is not None:

@@ -357,11 +357,11 @@ def guess_columns(
             )
     guess.find_split()
     reading.guess(guess)
-    found: dict[Role, Names] = {}
+    assigned: dict[Role, Names] = {}
     for role in (*reading.roles, *OF_ALL_KINDS):
-        if guess.found.get(role):
-            found[role] = guess.found[role]
-    return reading, Columns(found, chosen.has_header)
+        if guess.assigned.get(role):
+            assigned[role] = guess.assigned[role]
+    return reading, Columns(assigned, chosen.has_header)
 
 
 def _reading_of(

@@ -52,7 +52,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     def guess(cls, guess: ColumnGuess) -> None:
         guess.find_usual(cls.roles)
         for role in ("question", "context"):
-            if not guess.found[role]:
+            if not guess.assigned[role]:
                 guess.require_one(role, [])
 
     @classmethod
