@@ -92,6 +92,13 @@ def table_dataset_rows(path: Path) -> list[tuple[int, Any]]:
     return list(open_table(path).rows())
 
 
+def test_bins_are_labels() -> None:
+    bins = pd.cut(pd.Series(range(4)), [-1, 1, 3])
+    with as_file(pd.DataFrame({"text": ["a", "b", "c", "d"], "label": bins})) as path:
+        rows = table_dataset_rows(Path(str(path)))
+    assert [row["label"] for _, row in rows] == ["(-1, 1]"] * 2 + ["(1, 3]"] * 2
+
+
 def test_two_columns_of_one_name_are_refused() -> None:
     frame = pd.concat([FRAME[["review"]], FRAME[["review"]]], axis=1)
     with pytest.raises(LitebertError, match="LB-544"), as_file(frame):

@@ -337,6 +337,7 @@ REFUSED: dict[str, tuple[str, Callable[[Model], object]]] = {
         "LB-934",
         lambda model: model.fill("[MASK]" + " Anna walked." * 100 + " [MASK]."),
     ),
+    "a list to order": ("LB-611", lambda model: model.order(["One.", "Two."])),  # type: ignore[call-overload]
     "one sentence": ("LB-936", lambda model: model.order("One sentence.")),
     "two queries": ("LB-611", lambda model: model.search(["a", "b"], ["Anna."])),  # type: ignore[arg-type]
     "nothing to search": ("LB-937", lambda model: model.search("a", [])),

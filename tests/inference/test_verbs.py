@@ -427,6 +427,8 @@ UNEXPLAINED = [
     ("fill", ["a cat"], None, "LB-610"),
     ("classify", PHRASES[:1], None, "LB-615"),
     ("similar", ["a", 3], None, "LB-611"),
+    (3, ["a"], None, "LB-611"),
+    ("order", ["a", "b"], ["swapped"], "LB-611"),
     ("answer", ["who sat?", ""], None, "LB-891.*no words of this context"),
 ]
 

@@ -38,6 +38,7 @@ def _rows_of(frame: Frame) -> str:
             force_ascii=False,
             double_precision=15,
             date_format="iso",
+            default_handler=str,  # of intervals, periods, complex numbers
         )
     except ValueError as error:  # such as two columns of one name
         raise LitebertError(

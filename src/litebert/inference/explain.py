@@ -21,7 +21,7 @@ from litebert.answers import Explanation, WordAttribution
 from litebert.device import Device, device_of
 from litebert.errors import LitebertError, no_such_name
 from litebert.fast import is_int8
-from litebert.inference.inputs import sum_by_word
+from litebert.inference.inputs import as_list, sum_by_word
 from litebert.inference.questions import (
     LOG_PROBABILITY,
     Part,
@@ -66,6 +66,9 @@ def _ask(
     model: "Model", verb: str, texts: Sequence[str], answer: str | None
 ) -> Question:
     """Return what to explain, after checking that it can be."""
+    as_list([verb, *texts], "explain")
+    if answer is not None:
+        as_list([answer], "explain")
     explained = [name for name, record in VERBS.items() if record.question]
     if verb not in explained:
         raise no_such_name(

@@ -207,7 +207,7 @@ class Model:
         # takes 40 ms, which other verbs need not pay
         from litebert.corpus.text import TextSettings, split_sentences
 
-        _, (text,) = self.begin("order", first, is_bounded=True)
+        _, (text,) = self.begin("order", [first], is_bounded=True)
         text = replace_surrogates(text)
         sentences = list(split_sentences(text, TextSettings()))
         if len(sentences) < 2:
