@@ -70,6 +70,12 @@ def test_rows_in_the_basis_of_their_span_give_the_same_answers() -> None:
     assert in_own_span(ROWS) is ROWS
 
 
+def loss_at(rows: np.ndarray, scores: np.ndarray, strength: float) -> float:
+    family = Regression(HeadConfig(**SCORE))
+    outputs = cross_validate(family, rows, scores, ONES, strength)
+    return float(np.square(outputs - scores).mean())
+
+
 def test_the_strength_is_chosen_on_rows_that_were_not_fitted() -> None:
     family = Regression(HeadConfig(**SCORE))
     wide = np.random.default_rng(2).standard_normal((60, 200))
@@ -77,6 +83,9 @@ def test_the_strength_is_chosen_on_rows_that_were_not_fitted() -> None:
     noise = np.random.default_rng(3).standard_normal((60, 1)).astype(np.float32)
     chosen = [choose_strength(family, wide, goal, ONES) for goal in (clear, noise)]
     assert chosen[1] == STRENGTHS[0] < chosen[0]
+    assert chosen[0] == min(
+        STRENGTHS, key=lambda strength: loss_at(wide, clear, strength)
+    )
     outputs = cross_validate(family, wide, noise, ONES, chosen[1])
     assert outputs.shape == (60, 1)
     assert abs(np.corrcoef(outputs[:, 0], noise[:, 0])[0, 1]) < 0.5
