@@ -60,8 +60,10 @@ _LONGER = ((128, 256), (512, 1_024))
 _NOISE = 1.05
 # A line of scores that ends within a vector of the CPU takes up to twice the time.
 _VECTOR = 16
-# Tokens of a part of a batch, if its texts are not longer.
+# Tokens of a part of a batch: smaller parts have less padding, but their products are
+# slower. Texts of one length have no padding.
 _PART = 512
+_PART_OF_ONE_LENGTH = 1_024
 
 
 # ---- batches ---------------------------------------------------------------------------
@@ -206,7 +208,8 @@ class Part:
 def _parts(lengths: tuple[int, ...]) -> list[Part]:
     """Divide a batch into parts of about equal size, text by text in order of length."""
     num_tokens = sum(lengths)
-    num_parts = -(-num_tokens // _PART)
+    part_size = _PART_OF_ONE_LENGTH if len(set(lengths)) == 1 else _PART
+    num_parts = -(-num_tokens // part_size)
     if num_parts == 1:
         return [Part(lengths, range(len(lengths)))]
     groups: list[list[int]] = [[] for _ in range(num_parts)]
@@ -284,37 +287,34 @@ def _encoder(albert: Albert, num_steps: int) -> Node:
     rows, cells                the rectangle of the queries of the last step
     queries                    (queries,): their rows among the tokens
     """
-    tokens = [_input(openvino.Type.i64, -1) for _ in range(3)]
+    ids = _input(openvino.Type.i64, -1)
+    positions = _input(openvino.Type.i64, -1)
+    segments = _input(openvino.Type.i64, -1)
     keys = _input(openvino.Type.i32, -1, -1)
     mask = _input(openvino.Type.f32, -1, 1, 1, -1)
     key_cells = _input(openvino.Type.i32, -1)
-    last_queries = _input(openvino.Type.i32, -1, -1)
-    last_cells = _input(openvino.Type.i32, -1)
+    queries = _input(openvino.Type.i32, -1, -1)
+    query_cells = _input(openvino.Type.i32, -1)
     chosen = _input(openvino.Type.i32, -1)
 
-    size = albert.config.hidden_size
     if is_int8(albert):
         layers_by_step = _int8_layers(albert, num_steps)
         mean = albert.get_buffer("shifts")[0, 0]  # (hidden,)
     else:
         layers_by_step = _float_layers(albert, num_steps)
-        mean = torch.zeros(size)
-    ids, positions, segments = tokens
+        mean = torch.zeros(albert.config.hidden_size)
     x = _embed(albert, ids, positions, segments, mean)
     *inner, last = layers_by_step
     for layers in inner:
-        query, key, value = _by_head(layers, layers.project(x), keys)
-        mixed = _attend(query, key, value, mask, key_cells, size)
+        mixed = _attend(layers, layers.project(x), keys, key_cells, keys, mask)
         x = _finish(layers, mixed, x)
     # The last step computes only what is read.
-    projected = last.project(x)
-    _, key, value = _by_head(last, projected, keys)
-    query, _, _ = _by_head(last, projected, last_queries)
-    mixed = _attend(query, key, value, mask, last_cells, size)
+    mixed = _attend(last, last.project(x), queries, query_cells, keys, mask)
     x = _finish(last, mixed, ops.gather(x, chosen, 1))  # (1, queries, hidden)
 
-    inputs = [*tokens, keys, mask, key_cells, last_queries, last_cells, chosen]
-    return openvino.Model([x], inputs, "litebert")
+    tokens = [ids, positions, segments]
+    layout = [keys, mask, key_cells, queries, query_cells, chosen]
+    return openvino.Model([x], [*tokens, *layout], "litebert")
 
 
 def _input(dtype: Any, *shape: int) -> Node:
@@ -323,7 +323,7 @@ def _input(dtype: Any, *shape: int) -> Node:
 
 
 def _constant(x: Tensor) -> Node:
-    return ops.constant(x.detach().contiguous().numpy())
+    return ops.constant(x.detach().contiguous().numpy(), shared_memory=True)
 
 
 def _embed(
@@ -369,26 +369,30 @@ class Layers(NamedTuple):
     heads: tuple[int, int]
 
 
-def _by_head(layers: Layers, projected: Node, rows: Node) -> list[Node]:
-    """Return query, key and value of a rectangle, (texts, heads, width, head_size)."""
-    gathered = ops.squeeze(ops.gather(projected, rows, 1), [0])  # (texts, width, 3 H)
-    parts = ops.reshape(gathered, [0, 0, 3, *layers.heads], special_zero=True)
-    # (3, texts, heads, width, head_size)
-    parts = ops.transpose(parts, [2, 0, 3, 1, 4])
-    return [ops.squeeze(part, [0]) for part in ops.split(parts, 0, 3).outputs()]
+def _by_head(x: Node, rows: Node, heads: tuple[int, int]) -> Node:
+    """Return rows (1, tokens, hidden) as a rectangle, (texts, heads, width, head_size)."""
+    gathered = ops.squeeze(ops.gather(x, rows, 1), [0])  # (texts, width, hidden)
+    split = ops.reshape(gathered, [0, 0, *heads], special_zero=True)
+    return ops.transpose(split, [0, 2, 1, 3])
 
 
 def _attend(
-    query: Node, key: Node, value: Node, mask: Node, cells: Node, size: int
+    layers: Layers, projected: Node, queries: Node, cells: Node, keys: Node, mask: Node
 ) -> Node:
-    """Return what attention mixed for the queries at these cells of the rectangle,
-    (1, queries, hidden).
+    """Return what attention mixed for the queries, (1, queries, hidden); `cells` says
+    where each is in their rectangle.
     """
+    parts = ops.split(projected, 2, 3).outputs()  # (1, tokens, hidden) each
+    query = _by_head(parts[0], queries, layers.heads)
+    key = _by_head(parts[1], keys, layers.heads)
+    value = _by_head(parts[2], keys, layers.heads)
+    # (texts, heads, queries, keys)
     scores = ops.add(ops.matmul(query, key, False, True), mask)
     mixed = ops.matmul(ops.softmax(scores, -1), value, False, False)
-    # (texts, heads, width, head_size) -> (1, cells, hidden)
+    heads, head_size = layers.heads
     by_token = ops.transpose(mixed, [0, 2, 1, 3])
-    return ops.gather(ops.reshape(by_token, [1, -1, size], False), cells, 1)
+    flat = ops.reshape(by_token, [1, -1, heads * head_size], False)
+    return ops.gather(flat, cells, 1)
 
 
 def _finish(layers: Layers, mixed: Node, x: Node) -> Node:
