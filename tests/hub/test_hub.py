@@ -266,10 +266,10 @@ ABSENT = {  # paths, and a part of the message
     "runs/mine/modle": "did you mean model",
     "runs/mine/model/config.json": "received: a file",
     "rusn": "did you mean runs",
-    "/nowhere/at/all": "a folder; or a name on the Hub",
-    "../elsewhere": "a folder; or a name on the Hub",
+    "/nowhere/at/all": "a model folder, or a name on the Hub",
+    "../elsewhere": "a model folder, or a name on the Hub",
     "a text instead of a path. " * 300: "too long",
-    "a\0b": "received: nothing",
+    "a\0b": "received: no such folder",
     **dict.fromkeys(
         ("runs/yours", "mine/model", "mine/best", "models/base", "a/b.json"), ""
     ),

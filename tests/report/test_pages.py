@@ -417,7 +417,7 @@ FINETUNED_PLAIN = [
     "data.folder glue unset flag",
     "litebert evaluate {folder}/best",
     'litebert classify "A text." --pair "Its pair." --model {folder}/model',
-    'model.classify(["A text."], ["Its pair."])',
+    'model.classify(["A text."], pairs=["Its pair."])',
 ]
 NO_FIGURE = [
     "from the published base-v2, which has no figure on mrpc",

@@ -282,8 +282,11 @@ def test_rows_of_words_without_sentences_are_refused_with_the_flag(
 
 
 def test_text_that_is_no_table_is_refused_with_the_layouts(write: Write) -> None:
-    with pytest.raises(LitebertError, match=r"LB-304(.|\n)*\.conll"):
+    with pytest.raises(LitebertError, match=r"LB-304(.|\n)*\.conll") as caught:
         open_table(write("a.txt", "A line of text.\n\nAnother one, longer.\n"))
+    assert "litebert pretrain" in str(caught.value.next)
+    with pytest.raises(LitebertError, match=r"LB-304(.|\n)*convert it to \.csv"):
+        open_table(write("a.yml", "nlu:\n- intent: greet\n"))
 
 
 # ---- delimited files -----------------------------------------------------------------

@@ -272,22 +272,26 @@ def test_quantize_measures_a_run_before_and_after(
         found["before"]["dev"]["accuracy"] == 1.0
         and found["after"]["dev"]["accuracy"] > 0.9
     )
-    alone = shutil.copytree(learnt / "model", tmp_path / "alone")
-    shell.assert_error(
-        shell.litebert("quantize", alone, tmp_path / "other", *data), 1, "LB-613"
-    )
 
 
-def test_a_model_of_a_table_is_not_evaluated_without_its_run(
+def test_a_model_of_a_table_without_its_run_is_measured_on_rows(
     learnt: Path, films: Path, tmp_path: Path
 ) -> None:
     alone = shutil.copytree(learnt / "model", tmp_path / "alone")
     data = ("--data", films / "dev.csv")
-    for words in ((), data):
-        done = shell.litebert("evaluate", alone, *words)
-        shell.assert_error(done, 1, "LB-613", "names its task")
-    done = shell.litebert("evaluate", alone, *data, "--task", "table")
-    shell.assert_error(done, 1, "LB-613", "which columns")
+    measures = shell.litebert("evaluate", learnt, *data, "--json").json
+    for words in ((), ("--task", "table")):
+        done = shell.litebert("evaluate", alone, *data, *words, "--json")
+        assert done.json == measures
+    copy = tmp_path / "int8"
+    done = shell.litebert("quantize", alone, copy, *data, "--evaluate", "--json")
+    after = done.json["after"]
+    assert shell.litebert("evaluate", copy, *data, "--json").json == after
+
+    done = shell.litebert("evaluate", alone)
+    shell.assert_error(done, 1, "LB-613", "names its task")
+    done = shell.litebert("predict", alone, *data, "--output", tmp_path / "out")
+    shell.assert_error(done, 1, "LB-613", f"litebert classify FILE --model {alone}")
 
 
 def test_small_networks_get_measured_defaults_and_given_values_stay(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 from annotated_types import Ge
 from typing_extensions import TypedDict
 
-from litebert.api.frames import TablePath, as_file
+from litebert.api.frames import Frame, TablePath, as_file
 from litebert.api.runs import Run
 from litebert.api.settings import (
     Overrides,
@@ -39,6 +39,7 @@ from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.reading.source import find_files
 from litebert.report.tables import Table
 from litebert.tasks.own.columns import ColumnChoices, column_words
+from litebert.tasks.own.layouts import is_table
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources
 
@@ -220,7 +221,7 @@ def _require_one_thing(
 
 def _kind_of(run: Run | None, arguments: Mapping[str, Any], num_models: int) -> str:
     """Return what is to be evaluated; a model folder without its run is a fine-tuned
-    one if its task is named.
+    one if its task is named, or there are rows that show it.
     """
     if arguments["predictions"] is not None:
         return PREDICTIONS
@@ -238,12 +239,14 @@ def _kind_of(run: Run | None, arguments: Mapping[str, Any], num_models: int) -> 
     head = read_head(locate(model))
     if head is None:
         return PRETRAINED
+    data = arguments["data"]
+    if data is not None and (isinstance(data, Frame) or is_table(data)):
+        return FINE_TUNED
     raise LitebertError(
         "LB-613",
         f"{model} is a fine-tuned model, but no file in it names its task",
         received=str(head),
-        expected="a run of litebert finetune, or the name of a task; `quantize RUN"
-        " OUTPUT --evaluate` measures an eight-bit copy of a run",
+        expected="labelled rows of your own (--data FILE), or a named task and its data",
         next=f"litebert evaluate {quote(model)} --task mrpc --data FOLDER",
     )
 
@@ -311,7 +314,7 @@ def _evaluate_finetuned(
     baseline = dict[str, dict[str, float]]()
     reasons = list[str]()
     with progress("examples evaluated", is_quiet=quiet) as advance:
-        opened = _open_models(models, quiet, advance, **how)
+        opened = _open_models(models, quiet, advance, data=data, **how)
         folder = data_of(models[0]) if data is None else Path(data)
         dataset = opened[0].dataset
         family = dataset.family

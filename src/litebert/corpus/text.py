@@ -65,23 +65,32 @@ class TextSettings:
             (
                 "language",
                 LANGUAGES.replace(" ", "|"),
-                f"the nearest of {LANGUAGES}; or --sentences line",
+                f"the code of the language or the nearest: {LANGUAGES}",
             ),
         ):
-            if not re.fullmatch(pattern, value := getattr(self, name)):
-                raise wrong_value(name, value or "nothing", expected)
+            value = getattr(self, name)
+            if not re.fullmatch(pattern, value):
+                advice = "--language de" if name == "language" else None
+                raise wrong_value(name, value or "nothing", expected, advice=advice)
 
 
 def wrong_value(
-    name: str, received: object, expected: str, *, command: str = "build"
+    name: str,
+    received: object,
+    expected: str,
+    *,
+    command: str = "build",
+    advice: str | None = None,
 ) -> LitebertError:
     """Return the error for an option of a `litebert corpus` command with an invalid
     value.
     """
-    what = f"--{name} cannot have this value"
-    advice = f"litebert corpus {command} --help"
     return LitebertError(
-        "LB-300", what, received=received, expected=expected, next=advice
+        "LB-300",
+        f"--{name} cannot have this value",
+        received=received,
+        expected=expected,
+        next=advice or f"litebert corpus {command} --help",
     )
 
 

@@ -105,14 +105,15 @@ def _no_such_model(path: Path, text: str, kind: str) -> LitebertError:
         if _describe_path(parent) == "a folder"
     )
     missing = path.absolute().relative_to(parent).parts[0]
-    similar = ""
+    folders = list[str]()
     with suppress(OSError):
         folders = [entry.name for entry in parent.iterdir() if entry.is_dir()]
-        hint = did_you_mean(missing, folders)
-        if hint.startswith("did"):
-            similar = f" ({hint})"
+    hint = did_you_mean(missing, folders)
     next_step = f"ls {quote(str(parent))}"
-    expected = f"a folder{similar}; or a name on the Hub, such as albert/albert-base-v2"
+    if hint.startswith("did"):
+        next_step = f"look at the name again ({hint})"
+    expected = "a run, a model folder, or a name on the Hub such as"
+    expected += " albert/albert-base-v2"
     if kind == "nothing" and "/" not in text:
         expected += "; names on the Hub have an owner: OWNER/NAME"
     for beginning, owner in _OWNERS.items():
@@ -123,8 +124,8 @@ def _no_such_model(path: Path, text: str, kind: str) -> LitebertError:
             next_step = f"--model {quote(str(usual))}"
     return LitebertError(
         "LB-620",
-        f"there is no model folder {text[:200]!r}",
-        received=kind,
+        f"there is no model in {text[:200]!r}",
+        received="no such folder" if kind == "nothing" else kind,
         expected=expected,
         next=next_step,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from litebert.folder import (
     weights_path,
     write_folder,
 )
+from litebert.folder.config import read_head
 from litebert.hub import locate
 from litebert.inference.inputs import open_network
 from litebert.interop import Quantized
@@ -41,7 +43,7 @@ from litebert.settings import Schema, Setting, fields_of, resolve
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset, Feature, collate, frame_ids
 from litebert.tasks.named import open_dataset
-from litebert.tasks.own.dataset import require_same_data
+from litebert.tasks.own.dataset import problems_of_head, require_same_data
 from litebert.tasks.own.table import OWN
 from litebert.tokenizer import Tokenizer
 
@@ -75,13 +77,15 @@ class Finetuned:
         path: str | PathLike[str],
         *,
         task: str | None = None,
+        data: str | PathLike[str] | None = None,
         columns: Sequence[str] = (),
         device: str = "auto",
         precision: Precision | None = None,
         depth: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> "Finetuned":
-        """Open a run, one of its models, or a model folder with a task name.
+        """Open a run, one of its models, or a model folder with a task name or, for a
+        task of one's own, with `data`: labelled rows whose columns are guessed anew.
 
         `device` is where it computes; `precision` defaults to that of the run's
         training; `columns` replace the column roles that it was trained with; `depth`
@@ -89,20 +93,24 @@ class Finetuned:
         """
         run = RunFolder.of(fspath(path))
         folder = locate(fspath(path))
-        _require_known_task(path, run, task)
         config: FinetuneConfig | None = None
-        settings = TaskConfig(name=str(task))
-        data = TaskDataConfig()
         settled = None  # what the run recorded about the user's own files
         if run is not None:
+            _require_finetuned(run, path)
             config = recorded_config(FinetuneConfig, run)
             settings = config.task
-            data = config.data
+            where = config.data
             if "columns" in run.file.data:
                 settled = dict(run.file.data)
+        elif task in (None, OWN):
+            settings = TaskConfig(name=OWN)
+            where = _data_like(folder, data)
+        else:
+            settings = TaskConfig(name=str(task))
+            where = TaskDataConfig()
         if columns:
-            data = data.model_copy(update={"columns": tuple(columns)})
-        dataset = open_dataset(settings, data, settled=settled)
+            where = where.model_copy(update={"columns": tuple(columns)})
+        dataset = open_dataset(settings, where, settled=settled)
 
         used = choose_device(device).precision(precision or precision_of(config))
         model = open_network(folder, used, depth, device)
@@ -111,33 +119,6 @@ class Finetuned:
         family = replace(dataset.family, head=head)
         dataset = replace(dataset, family=family)
         return cls(folder, model, settings, dataset, used, progress)
-
-
-def _require_known_task(
-    path: str | PathLike[str], run: RunFolder | None, task: str | None
-) -> None:
-    """Raise unless a run, or the name of a task, says what a model was trained for."""
-    if run is None and task == OWN:
-        raise LitebertError(
-            "LB-613",
-            f"{path} is not a run of litebert finetune: no file in it says which"
-            " columns it learned from",
-            expected="a run; `quantize RUN OUTPUT --evaluate` measures an eight-bit"
-            " copy of one",
-            next="litebert runs list",
-        )
-    is_known = task is not None
-    advice = "add --task mrpc, or whichever task it is"
-    if run is not None:
-        is_known = run.kind != "pretraining"
-        advice = f"litebert finetune DATA --model {path}"
-    if not is_known:
-        raise LitebertError(
-            "LB-613",
-            f"{path} is not a run of litebert finetune, and no file in it names its"
-            " task",
-            next=advice,
-        )
 
 
 def _head_for(
@@ -165,6 +146,39 @@ def _head_for(
         received=head or "pretraining heads only",
         expected=str(wanted),
         next="choose a model that was fine-tuned on this task",
+    )
+
+
+def _require_finetuned(run: RunFolder, path: str | PathLike[str]) -> None:
+    if run.kind == "pretraining":
+        raise LitebertError(
+            "LB-613",
+            f"{path} is a run of pretraining, not of litebert finetune",
+            next=f"litebert finetune DATA --model {quote(fspath(path))}",
+        )
+
+
+def _data_like(folder: Path, data: str | PathLike[str] | None) -> TaskDataConfig:
+    """Return how a table is read for a model without its run: all rows are measured,
+    with the labels of the model in their order.
+    """
+    head = read_head(folder)
+    if head is None or data is None or not Path(data).exists():
+        raise LitebertError(
+            "LB-613",
+            f"{folder} is not a run of litebert finetune, and no file in it names its"
+            " task",
+            received=str(head or "pretraining heads only"),
+            expected="a run, or the name of a task: --task mrpc",
+            next=f"litebert {head.verb if head else 'embed'} FILE --model {folder}",
+        )
+    say(f"note: all rows of {data} are read: {folder} names none that it has learned")
+    kinds = problems_of_head(head)
+    return TaskDataConfig(
+        train=str(data),
+        dev=str(data),
+        problem=kinds[0] if len(kinds) == 1 else None,
+        labels=head.labels,
     )
 
 
@@ -288,7 +302,9 @@ def quantize(
         features = _features_of_texts(source, texts)
     else:
         # whatever it was trained in
-        finetuned = Finetuned.open(model, task=task, device="cpu", precision="fp32")
+        finetuned = Finetuned.open(
+            model, task=task, data=data, device="cpu", precision="fp32"
+        )
         source = finetuned.model
         features = _features_of_task(finetuned, data)
         if evaluate:

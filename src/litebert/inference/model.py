@@ -667,10 +667,10 @@ class Model:
                     heads |= dict.fromkeys(kind.heads)
             return RequestError(
                 "LB-615",
-                f"{self.source} cannot {verb.name}: it was not fine-tuned for that",
+                f"{self.source} cannot {verb.name}: no fine-tuning has taught it that",
                 received=has,
-                expected=f"a {' or '.join(heads)} head",
-                next="litebert finetune --help",
+                expected=f"a fine-tuned model with a {' or '.join(heads)} head",
+                next=f"litebert finetune FILE --model {quote(str(self.source))}",
             )
         advice = "use the model that it was fine-tuned from, which has this head"
         if head is None:

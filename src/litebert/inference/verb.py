@@ -301,5 +301,9 @@ def _python(value: Any) -> str:
 
 
 def _shell(text: str) -> str:
-    """Return a text as one word of a shell, in double quotes if it needs any."""
-    return text if quote(text) == text else f'"{text}"'
+    """Return a text as one word of a shell, in double quotes if it needs any and they
+    suffice.
+    """
+    quoted = quote(text)
+    has_marks = any(mark in text for mark in '"$`\\!')
+    return quoted if quoted == text or has_marks else f'"{text}"'

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, BinaryIO, cast
 
@@ -66,14 +67,18 @@ def _only_checkpoint(folder: Path, path: Path) -> Path:
 
 def _no_checkpoint(path: Path, names: list[str]) -> LitebertError:
     what = f"there is no TensorFlow checkpoint at {path}"
+    folder = path if path.is_dir() else path.parent
+    advice = f"ls {quote(str(folder))}"
     if names:
         what = f"there is more than one TensorFlow checkpoint at {path}"
+        advice = f"litebert import google {quote(str(path / names[0]))} OUTPUT"
     return LitebertError(
         "LB-718",
         what,
         received=", ".join(names[:8]) or None,
         expected="a .tar.gz, a folder with *.index, or a prefix such as"
         " model.ckpt-best (TensorFlow 1.0 or later)",
+        next=advice,
     )
 
 

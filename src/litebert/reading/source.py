@@ -37,6 +37,8 @@ from litebert.reading import encoding as encodings
 COMPRESSIONS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 JSON_LINES = (".jsonl", ".ndjson")
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
+# tables of cells, which have no text to pretrain on
+TABLES = (".csv", ".tsv", ".tab", *SPREADSHEETS)
 TEXTS = (".txt", *JSON_LINES, ".parquet")
 # these are compressed already
 COMPACT = (".parquet", *SPREADSHEETS)
@@ -178,9 +180,6 @@ def _require_regular(path: Path) -> None:
 
 def _unknown_kind(source: Source, kinds: Sequence[str]) -> RequestError:
     compact = " or ".join(kind for kind in COMPACT if kind in kinds)
-    near = "add the right extension"
-    if source.kind:
-        near = did_you_mean(source.kind, kinds)
     return RequestError(
         "LB-304",
         f"{source.name} is not of a file type that can be read",
@@ -189,8 +188,25 @@ def _unknown_kind(source: Source, kinds: Sequence[str]) -> RequestError:
             f"{', '.join(kinds)}; all but {compact} also with"
             f" {' or '.join(COMPRESSIONS)}"
         ),
-        next=f"rename or convert it ({near})",
+        next=_right_kind(source.kind, kinds),
     )
+
+
+def _right_kind(kind: str, kinds: Sequence[str]) -> str:
+    """Say what to do with a file of another kind: it may be misspelt, or of a kind that
+    other commands read.
+    """
+    if not kind:
+        return "add the right extension to its name"
+    if kind in TABLES and kind not in kinds:
+        return (
+            "write its texts to a .txt file, with a blank line after each; a table with"
+            " labels is for litebert finetune"
+        )
+    hint = did_you_mean(kind, kinds)
+    if hint.startswith("did"):
+        return f"rename or convert it ({hint})"
+    return f"convert it to {'.csv or .jsonl' if '.csv' in kinds else '.txt or .jsonl'}"
 
 
 def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
@@ -205,10 +221,10 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
                 return [_source(str(path), path.stat().st_size) for path in paths]
     raise LitebertError(
         "LB-820",
-        f"the data is not in {folder}",
+        f"{folder} does not have the data of this task",
         received=_contents(folder),
         expected=f"one of {', '.join(patterns)} (also {' or '.join(COMPRESSIONS)})",
-        next=f"ls {quote(str(folder))}",
+        next="--data FOLDER, the folder that has one of these files",
     )
 
 

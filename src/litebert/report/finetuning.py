@@ -5,6 +5,7 @@ For several seeds it has medians and their spread; answers are on the page of ea
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from litebert.errors import format_count
 from litebert.metrics import Spread
@@ -121,12 +122,31 @@ def usage_of(run: RunFolder) -> tuple[str, str]:
     head = read_head(run.folder / "model")
     if head is None:
         return run.model_command('embed "A text."'), "verbs"
-    words = VERBS[head.verb].in_shell
-    python = VERBS[head.verb].in_python
+    verb = VERBS[head.verb]
     if head.verb == "classify" and head.compares_texts:
-        words = 'classify "A text." --pair "Its pair."'
-        python = 'classify(["A text."], ["Its pair."])'
-    return run.model_command(words), python
+        pair = {"texts": ["A text."], "pairs": ["Its pair."]}
+        verb = replace(verb, example=pair)
+    elif verb.example.keys() == {"texts"}:
+        text = _short_text(run)
+        if text is not None:
+            verb = replace(verb, example={"texts": [text]})
+    return run.model_command(verb.in_shell), verb.in_python
+
+
+MOST_CHARACTERS = 60  # of a text in a command
+
+
+def _short_text(run: RunFolder) -> str | None:
+    """Return a text of a few words that the run was evaluated on; None if all are
+    longer.
+    """
+    for rows in read_answers(run.folder).values():
+        for row in rows:
+            is_short = len(row.text) <= MOST_CHARACTERS
+            is_plain = row.text.isprintable() and not row.text.startswith("-")
+            if is_short and is_plain and len(row.text.split()) > 1:
+                return row.text
+    return None
 
 
 # ---- curves --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -272,7 +273,7 @@ def _data_changed(
         f"{what} has changed since {run.folder} was begun",
         received=f"other values of {', '.join(changed)} than in its run.json",
         expected="the same data: a run that is resumed has seen some of them",
-        next=f"the same command with --name {run.name}-2",
+        next=f"the same command with --name {_unused_name(run.folder)}",
     )
 
 
@@ -282,7 +283,10 @@ def _begun_otherwise(
     """Return the error for a run that was begun with other settings, each of
     `differing` in words.
     """
-    advice = "repeat the first command, or choose another --name"
+    advice = (
+        "repeat the first command to resume it; for another run, choose a --name such"
+        f" as {_unused_name(run.folder)}"
+    )
     is_longer = all(text.split(":")[0] in LENGTHS for text in differing)
     if run.settings.keys() != settings.keys():
         advice = (
@@ -298,6 +302,12 @@ def _begun_otherwise(
         expected="the settings in its run.json",
         next=advice,
     )
+
+
+def _unused_name(folder: Path) -> str:
+    """Return a name for another run like this one."""
+    names = (f"{folder.name}-{number}" for number in count(2))
+    return next(name for name in names if not (folder.parent / name).exists())
 
 
 def _continuation(run: runs.RunFolder, settings: Mapping[str, JsonValue]) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert import rng
+from litebert.config import HeadConfig
 from litebert.errors import LitebertError, format_count, no_such_name
 from litebert.plugins import LOADING, TASK_KINDS
 from litebert.reading.tables import Row
@@ -64,6 +65,16 @@ def reading_of(problem: str) -> type[RowReading[Any, Any]]:
             next=f"omit --problem; or if a plug-in adds the kind: {LOADING}",
         )
     return readings[problem]
+
+
+def problems_of_head(head: HeadConfig) -> list[str]:
+    """Return the names in --problem of the kinds of task that use such a head."""
+    names = list[str]()
+    for name, kind in TASK_KINDS.items():
+        is_read = kind.reading is not None and head.kind in kind.heads
+        if is_read and kind.problem_type in ("", head.problem_type):
+            names.append(name)
+    return names
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from litebert.errors import RequestError, say
+from litebert.errors import LitebertError, RequestError, say
 from litebert.files import hash_file
 from litebert.reading import encoding, tables
 from litebert.reading.parquet import read_class_names, read_parquet
@@ -101,6 +101,17 @@ def find_table(path: str | Path) -> Source:
     return find_input(str(path), (*SUFFIXES, *PLAIN))
 
 
+def is_table(path: str | Path) -> bool:
+    """Return whether a path is a file, or a folder of texts."""
+    if Path(path).is_file():
+        return True
+    try:
+        TextFolder.of(find_folder(Path(path)))
+    except LitebertError:
+        return False
+    return True
+
+
 def hash_table(path: Path) -> str:
     """Return the hash of a table's bytes, by which it is known again."""
     source = find_table(path)
@@ -128,7 +139,8 @@ def open_table(
         f"{path} does not look like a table",
         received=f"lines of text, such as {next(filter(None, opening.lines))[:60]!r}",
         expected=f"one of these: {'; '.join(map(str, LAYOUTS))}",
-        next="rename it to .csv, .tsv, .jsonl or .conll, whichever it is",
+        next="write a .csv file with the columns text and label; text without labels is"
+        " for litebert pretrain",
     )
 
 
