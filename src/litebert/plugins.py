@@ -10,6 +10,7 @@ when a name is not found. Runs and models record the plug-ins that they need by 
 of the module, because nothing can be computed without them.
 """
 
+import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from pkgutil import resolve_name
 from shlex import quote
 from typing import Any, Generic, TypeVar
 
@@ -38,24 +40,28 @@ class Registry(Mapping[str, Record], Generic[Record]):
     (16711680, ['red'])
     """
 
-    def __init__(self, noun: str, *, home: str) -> None:
+    def __init__(self, noun: str, *, home: str, record: str = "") -> None:
         self.noun = noun  # what a record is called in messages
         self.home = home  # the module or package that adds litebert's own records
+        # the place of the class that a record is an object, or a subclass, of
+        self.record = record
         self._records = dict[str, Record]()
         self._modules = dict[str, str]()
 
     def add(self, name: str, record: Record) -> None:
         """Add a record; the module that calls this is the plug-in that it belongs to.
 
-        A module may add a name again, as a cell of a notebook does when it is run
-        again; nobody may take a name that another module has.
+        A cell of a notebook may add a name again when it is run again, and so may a
+        module that is reloaded; nobody may take a name that another module has.
         """
         module = _module_of_caller()
         owner = self._modules.get(name)
-        if owner is None and not module.startswith("litebert."):
+        if not module.startswith("litebert."):
             self._load_home()
             owner = self._modules.get(name)
-        if owner not in (None, module) and self._records[name] is not record:
+            self._check(name, record)
+        is_other = owner is not None and self._records[name] is not record
+        if is_other and (owner != module or _is_being_imported(module)):
             raise LitebertError(
                 "LB-109",
                 f"there already is {self._article()} called {name}",
@@ -65,6 +71,31 @@ class Registry(Mapping[str, Record], Generic[Record]):
             )
         self._records[name] = record
         self._modules.setdefault(name, module)
+
+    def _check(self, name: str, record: Record) -> None:
+        """Raise LB-113 if a plug-in adds something that is no record of this sort."""
+        problem = ""
+        expected = resolve_name(self.record) if self.record else object
+        is_record = isinstance(record, expected)
+        if inspect.isclass(record):
+            is_record = issubclass(record, expected)
+        missing = sorted(getattr(record, "__abstractmethods__", ()))
+        own_name = getattr(record, "name", name)
+        if not is_record:
+            problem = f"it is {record!r:.60}, not a {expected.__name__}"
+        elif inspect.isclass(record) and missing:
+            problem = f"its class lacks {', '.join(missing)}"
+        elif isinstance(own_name, str) and own_name != name:
+            problem = f"the record calls itself {own_name}"
+        elif hasattr(record, "find_problem"):
+            problem = record.find_problem()
+        if problem:
+            raise LitebertError(
+                "LB-113",
+                f"{name} cannot be added as {self._article()}",
+                received=problem,
+                next="correct the plug-in: see docs/extending",
+            )
 
     def remove(self, name: str) -> None:
         """Remove a record that was added, as tests do after they have added one."""
@@ -140,6 +171,12 @@ class NameIn:
     registry: Registry[Any]
 
 
+def _is_being_imported(module: str) -> bool:
+    """Whether a module is imported for the first time: then it adds each name once."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
 def _module_of_caller() -> str:
     """Return the name of the module that calls `Registry.add`.
 
@@ -153,19 +190,37 @@ def _module_of_caller() -> str:
 
 
 ATTENTION_KINDS: Registry[Any] = Registry(
-    "kind of attention", home="litebert.fast.attention"
+    "kind of attention",
+    home="litebert.fast.attention",
+    record="litebert.fast.attention:AttentionKind",
 )
-OPTIMIZERS: Registry[Any] = Registry("optimizer", home="litebert.optim")
+OPTIMIZERS: Registry[Any] = Registry(
+    "optimizer", home="litebert.optim", record="litebert.optim:MomentOptimizer"
+)
 SENTENCE_OBJECTIVES: Registry[Any] = Registry(
-    "sentence objective", home="litebert.objectives.sequences"
+    "sentence objective",
+    home="litebert.objectives.sequences",
+    record="litebert.objectives.sequences:SentenceObjective",
 )
 PRETRAINING_HEADS: Registry[Any] = Registry(
-    "pretraining head", home="litebert.tasks.heads"
+    "pretraining head",
+    home="litebert.tasks.heads",
+    record="litebert.tasks.heads:PretrainingHead",
 )
-TASK_HEADS: Registry[Any] = Registry("head of a task", home="litebert.tasks.kinds")
-TASK_KINDS: Registry[Any] = Registry("kind of task", home="litebert.tasks.kinds")
-DATASETS: Registry[Any] = Registry("task", home="litebert.tasks.named")
-VERBS: Registry[Any] = Registry("verb", home="litebert.inference.verbs")
+TASK_HEADS: Registry[Any] = Registry(
+    "head of a task", home="litebert.tasks.kinds", record="litebert.nn:TaskHead"
+)
+TASK_KINDS: Registry[Any] = Registry(
+    "kind of task",
+    home="litebert.tasks.kinds",
+    record="litebert.tasks.kinds.family:Family",
+)
+DATASETS: Registry[Any] = Registry(
+    "task", home="litebert.tasks.named", record="litebert.tasks.kinds.family:Dataset"
+)
+VERBS: Registry[Any] = Registry(
+    "verb", home="litebert.inference.verbs", record="litebert.inference.verb:Verb"
+)
 REGISTRIES = (
     ATTENTION_KINDS,
     OPTIMIZERS,
@@ -237,9 +292,33 @@ def load_plugin(path: str) -> None:
     Its folder comes first in `sys.path`, as that of a script does: so the processes
     that prepare batches import the same file by the same name.
     """
+    if not path:
+        raise LitebertError(
+            "LB-110", "--plugin needs a file", next="add its path: --plugin FILE"
+        )
+    num_records = _count_records()
     if not path.endswith(".py"):
+        is_loaded = path in sys.modules
         _import(path, path)
-        return
+    else:
+        is_loaded = Path(path).stem in sys.modules
+        _import_file(path)
+    if not is_loaded and _count_records() == num_records:
+        raise LitebertError(
+            "LB-114",
+            f"the plug-in {path} adds nothing to litebert",
+            expected="a module that calls OPTIMIZERS.add, VERBS.add or the like",
+            next="give the file of the plug-in: --plugin FILE",
+        )
+
+
+def _count_records() -> int:
+    """Count the records that plug-ins have added."""
+    return sum(len(registry.from_plugins()) for registry in REGISTRIES)
+
+
+def _import_file(path: str) -> None:
+    """Import a file by its name; refuse one whose name another module has."""
     file = Path(path).resolve()
     if not file.is_file():
         raise LitebertError(
@@ -262,12 +341,13 @@ def _import(name: str, path: str) -> Any:
         return import_module(name)
     except LitebertError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        words = quote(path) if path.endswith(".py") else f'-c "import {name}"'
         raise LitebertError(
             "LB-112",
             f"the plug-in {path} cannot be imported",
             received=f"{type(error).__name__}: {error}",
-            next=f'python -c "import {name}" shows where',
+            next=f"python {words}",
         ) from error
 
 

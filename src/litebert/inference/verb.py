@@ -146,6 +146,18 @@ class Verb:
         holder = SimpleNamespace(__annotations__=wanted)
         return get_type_hints(holder, function.__globals__, include_extras=True)
 
+    def find_problem(self) -> str:
+        """Say why the record cannot be added to the verbs; "" if it can."""
+        try:
+            names = [*self.inputs, *self.hints]
+        except (AttributeError, NameError, TypeError, ValueError) as error:
+            return str(error)
+        if not names:
+            return "its function has no parameter besides the model"
+        if self.is_stream and names[0] != "texts":
+            return "its function yields, so its first parameter must be texts"
+        return ""
+
     @property
     def takes_list(self) -> bool:
         """Whether one call takes several texts and gives as many answers."""
@@ -228,8 +240,6 @@ class Verb:
         if self.answers is not None:
             return self.answers(model, rows, **options)
         if self.is_stream:
-            if "texts" not in self.inputs:
-                raise TypeError(f"{self.name} yields, so it must take texts")
             answers: Iterator[Any]
             answers = self.call(model, (row["text"] for row in rows), **options)
             return answers

@@ -119,6 +119,18 @@ class Family(ABC, Generic[Example, Answer]):
         )
 
     @classmethod
+    def find_problem(cls) -> str:
+        """Say why the class cannot be added to the kinds of task; "" if it can: heads
+        and models name their kind by its `problem_type`.
+        """
+        for name, other in TASK_KINDS.items():
+            is_same = other.__module__ == cls.__module__
+            has_same_type = other.problem_type == cls.problem_type
+            if not is_same and has_same_type and {*other.heads} & {*cls.heads}:
+                return f"it needs a problem_type of its own, not that of {name}"
+        return ""
+
+    @classmethod
     def has_linear_fit(cls) -> bool:
         """Whether a new head on vectors starts from a regression."""
         return False
