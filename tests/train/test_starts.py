@@ -20,8 +20,9 @@ from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
 from litebert.nn import AlbertForPretraining
 from litebert.rng import random_bits
-from litebert.runs import RunFolder
+from litebert.runs import AnswerRow, RunFolder
 from litebert.settings import Resolved, resolve, settings_from_words
+from litebert.tasks.finetuning import doubts_of_training, is_start_kept
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, prepare
 from tests.contract import shell
@@ -166,6 +167,29 @@ def test_of_a_start_and_an_end_that_are_equally_right_the_end_is_kept(
     assert result.first.values["accuracy"] == result.last.values["accuracy"]
     assert result.kept == "last"
     assert any("added nothing that 24 rows can show" in text for text in result.doubts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_kept", "said"),
+    [
+        (0.80, 0.75, True, "made the model worse"),
+        (0.80, 0.80, False, "added nothing"),
+        (0.80, 0.90, False, ""),
+        # the regression gives all rows the most common label
+        (0.70, 0.65, False, "no better than always giving the same answer"),
+    ],
+)
+def test_a_start_that_knows_nothing_is_not_kept(
+    before: float, after: float, is_kept: bool, said: str
+) -> None:
+    first = {"accuracy": before}
+    last = {"accuracy": after}
+    constant = {"accuracy": 0.70}
+    answers = [AnswerRow(str(n), "a text", "yes", "yes", 0.9, 1.0) for n in range(500)]
+    assert is_start_kept("accuracy", first, last, constant) == is_kept
+    doubts = doubts_of_training("accuracy", first, last, constant, {"dev": answers})
+    assert said in "".join(doubts)
+    assert bool(doubts) == bool(said)
 
 
 def test_pairs_with_a_score_become_a_model_of_vectors(

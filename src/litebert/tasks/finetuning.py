@@ -401,10 +401,28 @@ def doubts(
     return tuple(found)
 
 
+def is_start_kept(
+    key_measure: str,
+    first: Mapping[str, float],
+    last: Mapping[str, float],
+    constant: Mapping[str, float],
+) -> bool:
+    """Return whether training lost what the start knew.
+
+    A start that is no better than the baseline knows nothing: on few rows, the
+    regression may give the most common label to all of them. That may well be more
+    often right than a model that has begun to tell the labels apart.
+    """
+    start = first[key_measure]
+    knows_nothing = start <= constant.get(key_measure, -math.inf)
+    return last[key_measure] < start and not knows_nothing
+
+
 def doubts_of_training(
     key_measure: str,
     first: Mapping[str, float],
     last: Mapping[str, float],
+    constant: Mapping[str, float],
     rows: Mapping[str, Sequence[AnswerRow]],
 ) -> tuple[str, ...]:
     """Say if training lost what the vectors gave before it, added nothing, or no more
@@ -414,10 +432,15 @@ def doubts_of_training(
     after = last[key_measure]
     values = f"{key_measure} {after:.4f} at the last step, {before:.4f} at the start"
     number = len(next(iter(rows.values()), ()))
-    if after < before:
+    if is_start_kept(key_measure, first, last, constant):
         return (
             f"training made the model worse: {values}; the model is that of the best"
             " evaluation",
+        )
+    if after < before:
+        return (
+            f"{values}; the start is no better than always giving the same answer, so"
+            " the model of the last step is kept",
         )
     if after == before:
         return (f"training added nothing that {number:,} rows can show: {values}",)

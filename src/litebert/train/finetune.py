@@ -55,6 +55,7 @@ from litebert.tasks.finetuning import (
     baseline,
     doubts,
     doubts_of_training,
+    is_start_kept,
 )
 from litebert.tasks.kinds.family import Dataset, Example, Family, Feature
 from litebert.tasks.kinds.similarity import Similarity
@@ -179,7 +180,10 @@ def write_result(
     kept: Literal["last", "best"] = "last"
     # Where both are equal, as on a few rows that are all right, the trained model is
     # kept: a regression with a strong penalty gives probabilities near chance.
-    if prepared.has_worthy_start and last.values[key] < evaluations[0].values[key]:
+    first = evaluations[0]
+    if prepared.has_worthy_start and is_start_kept(
+        key, first.values, last.values, prepared.baseline
+    ):
         kept = "best"
         weights = read_folder(folder / "best").network.state_dict()
         task.load(weights)
@@ -201,13 +205,15 @@ def write_result(
     chosen = best if kept == "best" else last
     found = doubts(key, chosen.values, prepared.baseline, answers, family.baseline)
     if prepared.has_worthy_start:
-        found += doubts_of_training(key, evaluations[0].values, last.values, answers)
+        found += doubts_of_training(
+            key, first.values, last.values, prepared.baseline, answers
+        )
     result = Result(
         task=prepared.dataset.name,
         key_measure=key,
         last=last,
         best=best,
-        first=evaluations[0] if prepared.has_worthy_start else None,
+        first=first if prepared.has_worthy_start else None,
         kept=kept,
         num_evaluations=len(evaluations),
         seed=prepared.config.train.seed,
