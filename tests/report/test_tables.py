@@ -55,12 +55,24 @@ def test_a_terminal_that_is_too_narrow_for_any_table_gets_whole_lines(
     assert str(numbers).splitlines()[1].split() == ["1,000,000,000"] * 2
 
 
+def test_a_column_of_words_keeps_a_few_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(("a", "b"), [("x " * NARROWEST, "y " * NARROWEST)])
+    gap = 2
+    set_width(monkeypatch, 2 * NARROWEST + gap)
+    assert max(map(len, str(table).splitlines())) < 2 * NARROWEST + gap
+    set_width(monkeypatch, 2 * NARROWEST + gap - 1)
+    assert len(str(table).splitlines()) == 2
+
+
 def test_a_digest_is_what_a_terminal_shows_and_files_get_all_columns() -> None:
     digest = Table(("name",), [("one",)])
     table = Table(HEADINGS, TABLE.rows, digest=digest)
     assert str(table) == str(digest)
     assert table.as_json()[0] == dict(zip(HEADINGS, TABLE.rows[0], strict=True))
     assert WORDS in table.as_markdown()
+    assert table.exit_code == 0
 
 
 def test_csv_has_full_numbers_words_for_booleans_and_nothing_for_the_unknown() -> None:
