@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from litebert import Run
+from litebert.report.finetuning import usage_of
+from litebert.runs import RunFolder, read_answers
 from tests.waiting import DEADLINE, exit_code
 
 from .shell import COMMAND, QUICK, assert_error, litebert, story
@@ -240,6 +242,63 @@ def test_rows_keep_their_numbers_and_blank_rows_get_no_answer(
     ).rows
     assert [row["row"] for row in found] == [1, 2, 3, 4]
     assert [row["row"] for row in found if "answer" in row] == answered
+
+
+# ---- the next step -------------------------------------------------------------------
+
+
+def test_the_next_command_of_a_run_has_a_held_out_text(desk: Desk) -> None:
+    command, python = usage_of(RunFolder.open(desk.reviews))
+    words = shlex.split(command)
+    texts = [row.text for row in read_answers(desk.reviews)["dev"]]
+    assert words[2] in texts
+    assert words[2] in python
+
+
+def test_a_model_without_the_head_is_refused_before_the_columns_of_a_file(
+    desk: Desk, tmp_path: Path
+) -> None:
+    (tmp_path / "new.csv").write_text("Message,Channel\nso it was,mail\n")
+    done = litebert("classify", tmp_path / "new.csv", "--model", desk.base)
+    assert_error(done, 1, "LB-615")
+    done = litebert("embed", tmp_path / "new.csv", "--model", desk.base)
+    assert "add --column text=Message" in done.stderr
+
+
+def test_a_command_that_fails_before_its_first_row_leaves_no_file(
+    desk: Desk, tmp_path: Path
+) -> None:
+    (tmp_path / "new.csv").write_text("Message,Channel\nso it was,mail\n")
+    output = tmp_path / "vectors.csv"
+    done = litebert(
+        "embed", tmp_path / "new.csv", "--model", desk.base, "--output", output
+    )
+    assert "LB-944" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv"]
+
+
+def test_several_files_are_searched(desk: Desk, tmp_path: Path) -> None:
+    for name, text in {
+        "one.txt": "a cat sleeps",
+        "two.txt": "the bread is old",
+    }.items():
+        (tmp_path / name).write_text(text + "\n")
+    files = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    done = litebert("search", "a cat", *files, "--model", desk.base)
+    assert "a cat sleeps" in done.ok.stdout
+    assert "the bread is old" in done.stdout
+
+
+def test_a_role_as_an_option_is_told_the_flag_of_columns() -> None:
+    done = litebert("finetune", "reviews.csv", "--label", "Category")
+    assert "--column label=NAME" in done.stderr
+
+
+def test_a_fine_tuned_model_names_the_model_that_fills(desk: Desk) -> None:
+    done = litebert("fill", "a [MASK] sleeps", "--model", desk.reviews)
+    assert "LB-612" in done.stderr
+    start = RunFolder.open(desk.reviews).setting("model.start")
+    assert f"--model {shlex.quote(start)}" in done.stderr
 
 
 # ---- signals and pipes ---------------------------------------------------------------

@@ -173,7 +173,12 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
         "dimensions is not valid; expected: greater than or equal to 1",
     ),
     "no texts": (422, "embed", {"texts": []}, "at least 1 item"),
-    "a string as texts": (422, "embed", {"texts": CANARY}, ""),
+    "a string as texts": (
+        422,
+        "embed",
+        {"texts": CANARY},
+        'a list, such as ["one text", "another"]',
+    ),
     "too many texts": (
         422,
         "embed",

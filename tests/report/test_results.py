@@ -10,6 +10,7 @@ import pytest
 from litebert.report.results import (
     doubts_of,
     ends_of,
+    is_worse_than_start,
     medians,
     network_of,
     results_of,
@@ -89,6 +90,20 @@ def test_words_are_doubted_below_one_and_a_half_times_the_commonest_piece(
 ) -> None:
     values = {"masked_lm_accuracy": accuracy, "masked_lm_baseline": 0.1}
     assert len(doubts_of(run(tmp_path, values))) == is_doubted
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_worse"),
+    [((4.0, 4.1), True), ((4.0, 3.9, 4.1), False), ((4.0, 3.5), False)],
+)
+def test_a_continuation_that_only_rose_is_worse_than_its_start(
+    tmp_path: Path, losses: tuple[float, ...], is_worse: bool
+) -> None:
+    evaluated = run(tmp_path, *({"masked_lm_loss": loss} for loss in losses))
+    assert not is_worse_than_start(evaluated)  # of an unknown start
+    log = (tmp_path / "metrics.jsonl").read_text()
+    (tmp_path / "metrics.jsonl").write_text(log.replace('"step": 10,', '"step": 0,'))
+    assert is_worse_than_start(RunFolder(tmp_path)) == is_worse
 
 
 @pytest.mark.parametrize(("last", "is_doubted"), [(3.011, True), (3.009, False)])

@@ -224,6 +224,16 @@ def test_a_result_no_better_than_chance_is_doubted() -> None:
     assert not doubts("accuracy", {"accuracy": 0.6}, {"accuracy": 0.5}, {"dev": chance})
 
 
+def test_a_correlation_on_few_rows_is_doubted() -> None:
+    scores = [AnswerRow(str(n), f"{n}", f"{n}", f"{n}", None, 0.9) for n in range(400)]
+    measured = {"spearman": 0.85}
+    (doubt,) = doubts("spearman", measured, {}, {"dev": scores[:15]})
+    # tanh(atanh(0.85) - 2 / sqrt(12)) and tanh(atanh(0.85) + 2 / sqrt(12))
+    assert "0.8500 on 15 rows" in doubt
+    assert "between 0.59 and 0.95" in doubt
+    assert not doubts("spearman", measured, {}, {"dev": scores})
+
+
 def test_two_data_sets_of_one_name_are_refused() -> None:
     DATASETS.add("sst2", DATASETS["sst2"])  # adding the same one again does nothing
     with pytest.raises(LitebertError, match="LB-109"):

@@ -166,6 +166,8 @@ class Run(on_disk.RunFolder):
         """Which seeds are not finished, and the next command."""
         if self.plan is not None or self.exit_code or not self.finished:
             return ()
+        if run_results.is_worse_than_start(self):  # a warning says what helps
+            return ()
         verb = 'fill "A [MASK] text."'
         if self.settings.get("distil.teacher"):
             verb = 'embed "A text."'

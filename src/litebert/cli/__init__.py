@@ -320,8 +320,13 @@ def _advise_on_option(error: click.NoSuchOption, advice: str) -> str:
         "distil": PretrainConfig,
         "finetune": FinetuneConfig,
     }
+    from litebert.tasks.own.columns import roles
+
     command = error.ctx.info_name if error.ctx else None
     name = error.option_name.lstrip("-").replace("-", "_")
+    options = error.ctx.command.params if error.ctx else ()
+    if name in roles() and any(param.name == "columns" for param in options):
+        return f"name the column so: --column {name}=NAME"
     if command in schemas:
         for field in fields_of(schemas[command]):
             if field.rpartition(".")[2] == name:

@@ -74,6 +74,7 @@ class AnswerFile:
         require_new(path, force=force)
         self._log = open_log(self._unfinished, _FIRST_BYTES)
         self.num_done = self._continue(json.dumps(begun_by))
+        self._is_empty = not self.num_done
 
     def _continue(self, command: str) -> int:
         """Cut off damaged records and return how many are left, or begin anew."""
@@ -131,13 +132,14 @@ class AnswerFile:
             text = _encode(json.dumps(record, ensure_ascii=False))
             lines.append(_digest(text) + b" " + text)
         self._append(lines)
+        self._is_empty = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """If all rows are answered, write the output in its format, and remove the
-        unfinished file.
+        unfinished file; also if no row was answered, when nothing can be resumed.
         """
         # closing releases its lock, so that another process can continue; it also
         # writes what is left
@@ -145,6 +147,7 @@ class AnswerFile:
             if kind is None:
                 contents = self._write(self._unfinished)
                 write_stream(self._path, contents, force=self._force)
+            if kind is None or self._is_empty:
                 remove_log(self._log, self._unfinished)
 
     def _append(self, lines: Sequence[bytes]) -> None:

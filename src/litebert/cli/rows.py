@@ -12,7 +12,7 @@ from litebert.errors import LitebertError, RequestError
 from litebert.inference.verb import Row
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
-from litebert.tasks.own.columns import HEADERS, SYNONYMS
+from litebert.tasks.own.columns import HEADERS, NAMES, SYNONYMS, normalize_name
 from litebert.tasks.own.layouts import DELIMITED, SUFFIXES, note_encoding, open_table
 
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
@@ -214,7 +214,8 @@ class Reading:
                 continue
             only = " only, one per line" if source.kind == ".txt" else ""
             do = "correct" if role in chosen else "add"
-            advice = f"{do} --column {role}=NAME"
+            flag = shlex.quote(f"{role}={_usual_column(role, columns)}")
+            advice = f"{do} --column {flag}"
             if "tokens" in columns:
                 file = shlex.quote(source.name)
                 advice = f"litebert predict RUN --data {file} --output answers"
@@ -224,6 +225,13 @@ class Reading:
                 received=", ".join(map(str, columns))[:200] + only,
                 next=advice,
             )
+
+
+def _usual_column(role: str, columns: Sequence[str]) -> str:
+    """Return the column with a usual name of a role, or NAME."""
+    names = {normalize_name(column): column for column in reversed(columns)}
+    usual = [names[name] for name in NAMES.get(role, ()) if name in names]
+    return next(iter(usual), "NAME")
 
 
 def no_text(what: str) -> LitebertError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, tee
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, Any, Required, TypeAlias, get_args
 
 import click
 from annotated_types import Ge
@@ -203,6 +203,7 @@ def _run(
             next="omit --column",
         )
     model = loading.load()
+    model.require(verb)  # before a file is read
     answering = partial(verb.answer, model, **options)
     if asked.sources or bulk.output is not None:
         _answer_rows(verb, model, asked, answering, loading, bulk, options)
@@ -593,22 +594,21 @@ def _answer_remaining(
 
 def search(
     query: str,
-    file: Path,
-    *,
+    *files: Annotated[Path, Required],
     column: Annotated[str, "Text column of a table."] = "text",
     top: Annotated[int, Ge(1), "Texts to show."] = 5,
     loading: Loading,
     quiet: Quiet = False,
 ) -> Shown[list[Match]]:
-    """Find the texts of FILE that are nearest to QUERY.
+    """Find the texts of FILES that are nearest to QUERY.
 
-    litebert search "a stormy night" stories.txt
+    litebert search "a stormy night" stories.txt novel.txt
     litebert search "late delivery" reviews.csv --column body --top 3 --json
     """
     model = loading.load()
     texts = list[str]()
     reading = Reading(["text"], ["text"], columns=[column])
-    for _, row in reading.rows([find_source(str(file))]):
+    for _, row in reading.rows([find_source(str(file)) for file in files]):
         if isinstance(row, LitebertError):
             raise row
         texts.append(row["text"])

@@ -33,6 +33,7 @@ from litebert.inference.inputs import Texts
 from litebert.inference.verb import TASK, Verb
 from litebert.metrics import named_entities
 from litebert.plugins import TASK_KINDS, VERBS
+from litebert.runs import RunFolder
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.text import replace_surrogates
 
@@ -619,8 +620,8 @@ class Model:
         if is_bounded:
             _require_bounded(verb, listed)
         # `index` and `explain` are none
-        if verb in VERBS and not self._supports(VERBS[verb]):
-            raise self._unable(VERBS[verb])
+        if verb in VERBS:
+            self.require(VERBS[verb])
         if verb in ("score", "order") and not all(map(str.strip, listed)):
             raise LitebertError(
                 "LB-945",
@@ -656,6 +657,11 @@ class Model:
             absent = [name for name in absent if "pooler" not in name]
         return sorted(absent)
 
+    def require(self, verb: Verb) -> None:
+        """Raise unless this model's weights are those that a verb needs."""
+        if not self._supports(verb):
+            raise self._unable(verb)
+
     def _unable(self, verb: Verb) -> RequestError:
         """Return the error for a verb whose weights this model lacks."""
         head = getattr(self.network, "head_config", None)
@@ -673,6 +679,12 @@ class Model:
                 next=f"litebert finetune FILE --model {quote(str(self.source))}",
             )
         advice = "use the model that it was fine-tuned from, which has this head"
+        run = RunFolder.of(self.source)
+        start = None if run is None else run.settings.get("model.start")
+        if isinstance(start, str):
+            advice = (
+                f"use the model that it was fine-tuned from: --model {quote(start)}"
+            )
         if head is None:
             lacking = ", ".join(self._missing_weights(verb)[:3]) or verb.needs
             has = f"no {lacking}; files from the hub often lack sentence order"

@@ -116,12 +116,15 @@ def _examples(run: RunFolder) -> tuple[list[str], str]:
 
 
 def usage_of(run: RunFolder) -> tuple[str, str]:
-    """Return the command and the call of a method that use the model of a run."""
+    """Return the command and the call of a method that use the model of a run, on a
+    text that it has not learned from.
+    """
     from litebert.folder import read_head  # imports torch, which only a page needs
 
     head = read_head(run.folder / "model")
-    if head is None:
-        return run.model_command('embed "A text."'), "verbs"
+    if head is None:  # vectors, which are compared
+        verb = VERBS["similar"]
+        return run.model_command(verb.in_shell), verb.in_python
     verb = VERBS[head.verb]
     if head.verb == "classify" and head.compares_texts:
         pair = {"texts": ["A text."], "pairs": ["Its pair."]}

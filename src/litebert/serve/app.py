@@ -387,6 +387,8 @@ def _as_http_error(error: ValidationError) -> HttpError:
         return invalid("input is not valid", expected, "input", _SEND_TEXT)
     location = first["loc"]
     expected = expected_value(first)
+    if first["type"] == "list_type":
+        expected = 'a list, such as ["one text", "another"]'
     if first["type"] == "extra_forbidden":
         # the last part is the unknown name, which is not repeated
         location = location[:-1]

@@ -380,6 +380,7 @@ def doubts(
                     f" without learning: differences below {100 * error:.1f} points may"
                     " be chance (two standard errors)"
                 )
+        found += _doubts_of_correlation(key_measure, measures, len(answered))
         # a score has no probability, and is never quite right
         are_choices = any(row.confidence is not None for row in answered)
         if are_choices and not any(row.is_right for row in answered):
@@ -416,6 +417,30 @@ def is_start_kept(
     start = first[key_measure]
     knows_nothing = start <= constant.get(key_measure, -math.inf)
     return last[key_measure] < start and not knows_nothing
+
+
+def _doubts_of_correlation(
+    key_measure: str, measures: Mapping[str, float], num_rows: int
+) -> list[str]:
+    """Return that a correlation on few rows is inexact: its inverse hyperbolic tangent
+    has a standard error of 1 / sqrt(n - 3) (Fisher, 1921).
+    """
+    correlation = measures.get(key_measure, math.nan)
+    is_correlation = key_measure.endswith(("spearman", "pearson"))
+    if not is_correlation or not -1 < correlation < 1:
+        return []
+    if num_rows <= 3:
+        return [f"{key_measure} {correlation:.4f} on {num_rows} rows says nothing"]
+    two_errors = 2 / math.sqrt(num_rows - 3)
+    center = math.atanh(correlation)
+    low = math.tanh(center - two_errors)
+    high = math.tanh(center + two_errors)
+    if high - low < 2 * FEW_ROWS:
+        return []
+    return [
+        f"{key_measure} {correlation:.4f} on {num_rows:,} rows: on others it may be"
+        f" between {low:.2f} and {high:.2f} (two standard errors)"
+    ]
 
 
 def doubts_of_training(

@@ -66,8 +66,8 @@ def convert(
         parity = require_near(runner(data), source, output, is_int8=True)
         if not parity.correlation >= _GOOD_CORRELATION:  # or NaN
             notes.append(
-                "int8 changes these outputs visibly: evaluate the file on your own"
-                " data before use"
+                "int8 changes these outputs visibly: compare its answers with the"
+                " model's on your own data, or export without --int8"
             )
     names = source.padded.output_names
     return data, ExportReport(output, names, len(data), parity, tuple(notes))

@@ -183,8 +183,9 @@ class RowReading(ABC, Generic[Example, Answer]):
                 "LB-857",
                 f"{place}: there is no label in column {column}",
                 next=(
-                    "correct it; to train: data.missing_labels=skip, or --problem"
-                    " multi-label if a row may have none"
+                    "correct it; or, to train without such rows, add"
+                    " data.missing_labels=skip to the command (--problem multi-label"
+                    " if a row may have no label)"
                 ),
             )
         if label not in self.numbers:
