@@ -66,9 +66,11 @@ class Results(tuple[Item, ...]):
         return super().__getitem__(place)
 
     def __repr__(self) -> str:
-        lines = [f"  {item!r}" for item in self[:20]]
-        more = [f"  ... and {len(self) - 20:,} more"] if len(self) > 20 else []
-        return "\n".join([f"Results of {len(self):,}:", *lines, *more])
+        lines = [f"Results of {len(self):,}:"]
+        lines += [f"  {item!r}" for item in self[:20]]
+        if len(self) > 20:
+            lines.append(f"  ... and {len(self) - 20:,} more")
+        return "\n".join(lines)
 
     def to_pandas(self) -> "DataFrame":
         """Return a DataFrame with a row per answer; several answers to one text are
@@ -77,11 +79,9 @@ class Results(tuple[Item, ...]):
         return _data_frame(self)
 
     def _repr_html_(self) -> str | None:
-        return (
-            str(self[:20].to_pandas().to_html(max_rows=20))
-            if find_spec("pandas")
-            else None
-        )
+        if find_spec("pandas") is None:
+            return None
+        return str(self[:20].to_pandas().to_html(max_rows=20))
 
 
 class Tabular:
@@ -96,12 +96,11 @@ class Tabular:
     def to_pandas(self) -> "DataFrame":
         """Return the answer as a DataFrame."""
         assert is_dataclass(self)
-        parts = [
-            field.name
-            for field in fields(self)
-            if any(map(is_dataclass, get_args(field.type)))
-        ]
-        return _data_frame(getattr(self, parts[0]) if parts else [self])
+        for field in fields(self):
+            has_parts = any(map(is_dataclass, get_args(field.type)))
+            if has_parts:
+                return _data_frame(getattr(self, field.name))
+        return _data_frame([self])
 
 
 def _data_frame(answers: Sequence[Any]) -> "DataFrame":
@@ -117,14 +116,14 @@ def _data_frame(answers: Sequence[Any]) -> "DataFrame":
     if answers and isinstance(answers[0], Tagging):
         answers = [Results(tagging.words) for tagging in answers]
     if answers and isinstance(answers[0], Results):
-        parts = {
-            number: _data_frame(each) for number, each in enumerate(answers) if each
-        }
-        return (
-            concat(parts or {0: json_normalize([])}, names=["text_number"])
-            .reset_index(0)
-            .reset_index(drop=True)
-        )
+        frames = dict[int, DataFrame]()
+        for number, of_text in enumerate(answers):
+            if of_text:
+                frames[number] = _data_frame(of_text)
+        if not frames:
+            frames[0] = json_normalize([])
+        numbered = concat(frames, names=["text_number"])
+        return numbered.reset_index(0).reset_index(drop=True)
     rows = list[dict[str, object]]()
     for answer in answers:
         if isinstance(answer, Tabular):
@@ -336,19 +335,22 @@ class Explanation(Tabular):
         return "\n".join([head, *lines])
 
     def _repr_html_(self) -> str:
-        spans = [
-            "<span"
-            f' style="background:rgba({"30,100,220" if word.attribution > 0 else "220,60,40"},{0.6 * share:.2f})"'  # noqa: E501
-            f' title="{word.attribution:+.3f}">{escape(word.word)}</span>'
-            for word, share in self._shares()
-        ]
+        spans = list[str]()
+        for word, share in self._shares():
+            color = "30,100,220" if word.attribution > 0 else "220,60,40"
+            style = f"background:rgba({color},{0.6 * share:.2f})"
+            title = f"{word.attribution:+.3f}"
+            spans.append(
+                f'<span style="{style}" title="{title}">{escape(word.word)}</span>'
+            )
         return (
             f"<p><b>{escape(self.answer)}</b>"
             f" {self.score:.3f}</p><p>{' '.join(spans)}</p>"
         )
 
     def _shares(self) -> list[tuple[WordAttribution, float]]:
-        largest = (
-            max((abs(word.attribution) for word in self.words), default=0.0) or 1.0
-        )
-        return [(word, abs(word.attribution) / largest) for word in self.words]
+        sizes = [abs(word.attribution) for word in self.words]
+        largest = max(sizes, default=0.0) or 1.0
+        return [
+            (word, size / largest) for word, size in zip(self.words, sizes, strict=True)
+        ]

@@ -9,11 +9,11 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote, split
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 _LONGEST_RECEIVED = 300  # characters of a received value that a message shows
 
@@ -56,11 +56,9 @@ class LitebertError(Exception):
             text = hide_passwords(str(received))
             line = _escape_breaks(text[: _LONGEST_RECEIVED + 1])
             is_long = len(line) > _LONGEST_RECEIVED
-            self.received = (
-                f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)"
-                if is_long
-                else line
-            )
+            if is_long:
+                line = f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)"
+            self.received = line
 
     def __str__(self) -> str:
         return self._lines(
@@ -74,13 +72,12 @@ class LitebertError(Exception):
         return self._lines(self.what, self.expected, self.next)
 
     def _lines(self, what: str, expected: str | None, advice: str) -> str:
-        more = {"received": self.received, "expected": expected, "next": advice}
-        lines = [
-            f"  {name + ':':<9} {_escape_breaks(value)}"
-            for name, value in more.items()
-            if value
-        ]
-        return "\n".join([f"{self.code}: {_escape_breaks(what)}", *lines])
+        lines = [f"{self.code}: {_escape_breaks(what)}"]
+        details = {"received": self.received, "expected": expected, "next": advice}
+        for name, value in details.items():
+            if value:
+                lines.append(f"  {name + ':':<9} {_escape_breaks(value)}")
+        return "\n".join(lines)
 
 
 class RequestError(LitebertError):
@@ -227,38 +224,56 @@ def _as_call(command: str) -> str | None:
         return None
     if not {";", "or", "--help"}.isdisjoint(words):
         return None
-    given = list[str]()
-    named = dict[str, str]()
-    settings = dict[str, str]()
-    rest = iter(words)
-    for word in rest:
-        key, equals, value = word.partition("=")
-        if word.startswith("--"):
-            flag = word[2:]
-            named[_PARAMETERS.get(flag, flag.replace("-", "_"))] = next(rest, "")
-        elif equals and re.fullmatch(r"[a-z]+\.[a-z_]+", key):
-            settings[key] = value
-        else:
-            given.append(repr(word))
+    call = _CallWords.of(words)
     place = f"litebert.{verb}"
     if verb in _METHODS:
-        if "output" in named:  # of files, which only the shell reads
+        if "output" in call.named:  # of files, which only the shell reads
             return None
-        model = named.pop("model", None)
+        model = call.named.pop("model", None)
         place = f"litebert.load({'' if model is None else repr(model)}).{verb}"
-    if verb == "choose":
-        given = [given[0], f"[{', '.join(given[1:])}]"]
-    if verb in _OF_TEXTS and len(given) > 1:
-        given = [f"[{', '.join(given)}]"]
-    for name, value in named.items():
-        given.append(f"{name}={_value(name, value)}")
-    if settings:
-        given.append(f"settings={settings!r}")
-    return f"{place}({', '.join(given)})"
+    return f"{place}({', '.join(call.arguments(verb))})"
+
+
+class _CallWords(NamedTuple):
+    """The words of a command: plain ones (as Python's source), options, settings."""
+
+    plain: list[str]
+    named: dict[str, str]
+    settings: dict[str, str]
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> "_CallWords":
+        call = cls([], {}, {})
+        remaining = iter(words)
+        for word in remaining:
+            key, equals, value = word.partition("=")
+            if word.startswith("--"):
+                flag = word[2:]
+                name = _PARAMETERS.get(flag, flag.replace("-", "_"))
+                call.named[name] = next(remaining, "")
+            elif equals and re.fullmatch(r"[a-z]+\.[a-z_]+", key):
+                call.settings[key] = value
+            else:
+                call.plain.append(repr(word))
+        return call
+
+    def arguments(self, verb: str) -> list[str]:
+        """Return the arguments of a call; several texts or choices become a list."""
+        arguments = list(self.plain)
+        if verb == "choose":
+            arguments = [self.plain[0], f"[{', '.join(self.plain[1:])}]"]
+        elif verb in _OF_TEXTS and len(self.plain) > 1:
+            arguments = [f"[{', '.join(self.plain)}]"]
+        for name, value in self.named.items():
+            arguments.append(f"{name}={_value(name, value)}")
+        if self.settings:
+            arguments.append(f"settings={self.settings!r}")
+        return arguments
 
 
 # ---- system failures: files, disk, memory --------------------------------------------
 
+_LONGEST_PATH = 120  # characters of a path that an error shows
 # of torch, CUDA and C++
 _ALLOCATORS = (
     "not enough memory",
@@ -279,25 +294,26 @@ def as_litebert_error(error: BaseException) -> LitebertError | None:
     """
     if isinstance(error, LitebertError):
         return error
-    of_allocator = isinstance(error, RuntimeError) and any(
-        mark in str(error) for mark in _ALLOCATORS
-    )
-    if (
-        of_allocator
-        or isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-    ):
-        advice = "lower train.micro_batch_size or --batch-size, or use a smaller model"
+    if _is_out_of_memory(error):
         is_of_gpu = "CUDA" in str(error) or "MPS" in str(error)
         return ResourceError(
             "LB-007",
             "the GPU is out of memory" if is_of_gpu else "out of memory",
             received=str(error) or type(error).__name__,
-            next=advice,
+            next="lower train.micro_batch_size or --batch-size, or use a smaller model",
         )
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         return _system_error(error)
     return None
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Return whether the system or an allocator had no memory left."""
+    if isinstance(error, RuntimeError):
+        return any(message in str(error) for message in _ALLOCATORS)
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError)
 
 
 @contextmanager
@@ -317,30 +333,26 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
     """Return the error for a system failure; `written` is the path that was being
     written, if any.
     """
-    path = (
-        Path(os.fsdecode(error.filename))
-        if isinstance(error.filename, str | bytes) and error.filename
-        else written
-    )
-    name = f"{str(path)[:120]}{'…' * (len(str(path)) > 120)}" if path else "the file"
+    path = written
+    if isinstance(error.filename, str | bytes) and error.filename:
+        path = Path(os.fsdecode(error.filename))
+    name = "the file"
+    look = "check the paths that the command names"
+    if path is not None:
+        name = str(path)
+        if len(name) > _LONGEST_PATH:
+            name = f"{name[:_LONGEST_PATH]}…"
+        look = f"ls -ld {quote(str(_deepest_existing(path)))}"
     said = error.strerror or str(error) or type(error).__name__
     number = error.errno
-    look = (
-        f"ls -ld {quote(str(_deepest_existing(path)))}"
-        if path
-        else "check the paths that the command names"
-    )
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        free = f"{free_bytes(written or path or Path.cwd()):,} bytes free"
-        advice = (
-            "free some space or choose another folder, then rerun; nothing incomplete"
-            " has its final name"
-        )
+        free = free_bytes(written or path or Path.cwd())
         return ResourceError(
             "LB-001",
             f"the disk is full while writing {name}",
-            received=free,
-            next=advice,
+            received=f"{free:,} bytes free",
+            next="free some space or choose another folder, then rerun; nothing"
+            " incomplete has its final name",
         )
     if number in (errno.EACCES, errno.EROFS, errno.EPERM):
         return LitebertError(
@@ -360,10 +372,10 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
 
 
 def _deepest_existing(path: Path) -> Path:
-    return next(
-        (part for part in (path, *path.absolute().parents) if os.path.lexists(part)),
-        Path.cwd(),
-    )
+    for place in (path, *path.absolute().parents):
+        if os.path.lexists(place):
+            return place
+    return Path.cwd()
 
 
 def free_bytes(path: Path) -> int:
@@ -394,14 +406,14 @@ def escape_control(text: str) -> str:
         return text
     # unprintable but harmless: spaces, private use, unassigned
     kept = ("Zs", "Zl", "Zp", "Co", "Cn")
-    return "".join(
-        (
-            c
-            if c in "\n\t" or c.isprintable() or unicodedata.category(c) in kept
-            else json.dumps(c)[1:-1]
-        )
-        for c in text
-    )
+    characters = list[str]()
+    for character in text:
+        is_shown = character.isprintable() or unicodedata.category(character) in kept
+        if character in "\n\t" or is_shown:
+            characters.append(character)
+        else:
+            characters.append(json.dumps(character)[1:-1])
+    return "".join(characters)
 
 
 # user:password@ in a URL; a password may have a slash or an @ in it
@@ -439,11 +451,13 @@ def format_duration(seconds: float) -> str:
     >>> format_duration(75), format_duration(7_260), format_duration(500_000)
     ('1m15s', '2h01m', '5.8 days')
     """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
+    num_minutes, left_seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(num_minutes, 60)
     if hours >= 100:
         return f"{hours / 24:,.1f} days"
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
+    if hours > 0:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{left_seconds:02d}s"
 
 
 def say(text: str) -> None:

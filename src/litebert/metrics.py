@@ -183,11 +183,11 @@ def _entities_of_all(
     """Return the entities of all sentences: sentence, kind, first tag and end. Two are
     the same only if all of these are.
     """
-    return {
-        (number, *entity)
-        for number, tags in enumerate(sentences)
-        for entity in named_entities(tags, labels)
-    }
+    all_entities = set[tuple[int, str, int, int]]()
+    for number, tags in enumerate(sentences):
+        for kind, first, end in named_entities(tags, labels):
+            all_entities.add((number, kind, first, end))
+    return all_entities
 
 
 def named_entities(
@@ -220,13 +220,13 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     kind: str | None = None
     start = 0
     for place, tag in enumerate([*tags, "O"]):
-        prefix, _, own = tag.partition("-")
-        # anything but its own I- ends the open entity
-        if kind is not None and not (prefix in INSIDE and own == kind):
+        prefix, _, tag_kind = tag.partition("-")
+        # anything but an I- of its kind ends the open entity
+        if kind is not None and not (prefix in INSIDE and tag_kind == kind):
             closed.append((kind, start, place))
             kind = None
         if kind is None and prefix in BEGIN + INSIDE:
-            kind = own
+            kind = tag_kind
             start = place
         if kind is not None and prefix in LAST:
             closed.append((kind, start, place + 1))

@@ -59,19 +59,20 @@ class TextSettings:
     language: str = "en"
 
     def __post_init__(self) -> None:
-        for name, pattern, expected in (
-            ("sentences", "segment|line", "segment or line"),
-            ("documents", "blank-line|file", "blank-line or file"),
-            (
+        _require_choice("sentences", self.sentences, ("segment", "line"))
+        _require_choice("documents", self.documents, ("blank-line", "file"))
+        if self.language not in LANGUAGES.split():
+            raise wrong_value(
                 "language",
-                LANGUAGES.replace(" ", "|"),
+                self.language or "nothing",
                 f"the code of the language or the nearest: {LANGUAGES}",
-            ),
-        ):
-            value = getattr(self, name)
-            if not re.fullmatch(pattern, value):
-                advice = "--language de" if name == "language" else None
-                raise wrong_value(name, value or "nothing", expected, advice=advice)
+                advice="--language de",
+            )
+
+
+def _require_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise wrong_value(name, value or "nothing", " or ".join(choices))
 
 
 def wrong_value(
@@ -204,39 +205,46 @@ def _is_blank_line(file: IO[bytes]) -> bool:
 def _text_passages(
     lines: Iterable[tuple[int, str]], *, ends_at_blank: bool
 ) -> Iterator[Passage]:
-    held: list[str] = []
-    size = 0
-    first = 1
+    """Yield the passages of a .txt file, with the number of their document.
+
+    A document that ends at blank lines has one passage, or several if it is long; a
+    file that is one document is divided at blank lines, too, once a passage is long
+    enough.
+    """
+    passage: list[str] = []  # its lines so far
+    size = 0  # of these lines, in characters
+    first = 1  # the number of the first of them
     document = 0
-    has_begun = False
+    has_passages = False  # whether a passage of this document was yielded
     for number, line in lines:
         is_blank = not line or line.isspace()
-        wants_end = ends_at_blank or size >= PASSAGE_CHARACTERS
-        if held and ((is_blank and wants_end) or size >= LONGEST_PASSAGE):
-            yield Passage("\n".join(held), first, document)
-            held = []
+        may_end = is_blank and (ends_at_blank or size >= PASSAGE_CHARACTERS)
+        if passage and (may_end or size >= LONGEST_PASSAGE):
+            yield Passage("\n".join(passage), first, document)
+            passage = []
             size = 0
-            has_begun = True
-        if is_blank and ends_at_blank and has_begun:
-            document = document + 1
-            has_begun = False
-        if is_blank and not held:
-            continue
-        first = first if held else number
-        held.append(line)
+            has_passages = True
+        if is_blank and ends_at_blank and has_passages:
+            document += 1
+            has_passages = False
+        if not passage:
+            if is_blank:
+                continue
+            first = number
+        passage.append(line)
         size += len(line) + 1
-    if held:
-        yield Passage("\n".join(held), first, document)
+    if passage:
+        yield Passage("\n".join(passage), first, document)
 
 
 def _row_passages(source: Source, column: str) -> Iterator[Passage]:
-    is_parquet = source.kind == ".parquet"
+    """Yield the texts of a column; each is a document."""
+    rows: Iterable[Scanned]
+    if source.kind == ".parquet":
+        rows = enumerate(read_parquet(source, [column]), 1)
+    else:
+        rows = scan_json_lines(source)
     document = 0
-    rows: Iterable[Scanned] = (
-        enumerate(read_parquet(source, [column]), 1)
-        if is_parquet
-        else scan_json_lines(source)
-    )
     for number, row in rows:
         if isinstance(row, LitebertError):
             raise row
@@ -248,24 +256,8 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
 def texts_of(row: Row, column: str, source: Source, number: int) -> Iterator[str]:
     """Yield the text of a column, or each text of a list, which may be nested."""
     if column not in row:
-        what = f"{source.place(number)}: there is no column {column}"
-        present = list(map(str, row))
-        expected = (
-            f"one of {', '.join(present)}" if present else "an object that is not empty"
-        )
-        advice = (
-            f"--column with another name: {did_you_mean(column, present)}"
-            if present
-            else "correct this row"
-        )
-        raise LitebertError(
-            "LB-314",
-            what,
-            received=f"--column {column}",
-            expected=expected,
-            next=advice,
-        )
-    left = [row[column]]
+        raise _no_column(row, column, source.place(number))
+    left = [row[column]]  # the next one is at the end
     while left:
         value = left.pop()
         if isinstance(value, list):
@@ -273,14 +265,28 @@ def texts_of(row: Row, column: str, source: Source, number: int) -> Iterator[str
         elif isinstance(value, str):
             yield replace_surrogates(value)
         else:
-            what = f"{source.place(number)}: column {column} is not text"
-            received = "null" if value is None else type(value).__name__
             raise LitebertError(
                 "LB-315",
-                what,
-                received=received,
+                f"{source.place(number)}: column {column} is not text",
+                received="null" if value is None else type(value).__name__,
                 next="name another --column, or remove such rows",
             )
+
+
+def _no_column(row: Row, column: str, place: str) -> LitebertError:
+    present = list(map(str, row))
+    expected = "an object that is not empty"
+    advice = "correct this row"
+    if present:
+        expected = f"one of {', '.join(present)}"
+        advice = f"--column with another name: {did_you_mean(column, present)}"
+    return LitebertError(
+        "LB-314",
+        f"{place}: there is no column {column}",
+        received=f"--column {column}",
+        expected=expected,
+        next=advice,
+    )
 
 
 def read_texts(inputs: Names, *, column: str = "text") -> Iterator[str]:
@@ -309,10 +315,11 @@ def too_little_text() -> LitebertError:
     """Return the error for inputs without a sentence to train on, or without another
     one to evaluate on.
     """
-    what = "there is too little text"
-    expected = "a sentence to train on, and with --held-out another to evaluate on"
     return LitebertError(
-        "LB-343", what, expected=expected, next="rerun the command with more text"
+        "LB-343",
+        "there is too little text",
+        expected="a sentence to train on, and with --held-out another to evaluate on",
+        next="rerun the command with more text",
     )
 
 
@@ -330,13 +337,13 @@ def split_sentences(text: str, settings: TextSettings) -> Iterator[str]:
     >>> list(split_sentences("Dr. Smith came. He\\nleft.\\n\\nEnd", TextSettings()))
     ['Dr. Smith came.', 'He\\nleft.', 'End']
     """
-    found = (
-        iter(text.split("\n"))
-        if settings.sentences == "line"
-        else _segment(text, settings.language)
-    )
-    for sentence in found:
-        if stripped := sentence.strip():
+    if settings.sentences == "line":
+        sentences: Iterable[str] = text.split("\n")
+    else:
+        sentences = _segment(text, settings.language)
+    for sentence in sentences:
+        stripped = sentence.strip()
+        if stripped:
             yield stripped
 
 
@@ -344,48 +351,66 @@ def sentence_chunks(text: str, settings: TextSettings) -> Iterator[list[str]]:
     """Yield the sentences of a passage in lists of about 65,536 characters, at least
     one list.
     """
-    held: list[str] = []
+    chunk: list[str] = []
     size = 0
     for sentence in split_sentences(text, settings):
-        held.append(sentence)
+        chunk.append(sentence)
         size += len(sentence)
         if size >= CHUNK_CHARACTERS:
-            yield held
-            held = []
+            yield chunk
+            chunk = []
             size = 0
-    yield held
+    yield chunk
 
 
 def _segment(text: str, language: str) -> Iterator[str]:
+    """Yield the sentences of free text, by the rules of sentencex for a language."""
     for paragraph in _BLANK_LINE.split(text):
         for block in _blocks(paragraph):
             for sentence in sentencex.segment(language, block):
                 if len(sentence) <= LONG_SENTENCE:
                     yield sentence
-                    continue
-                # sentencex keeps long quotations whole: hide the marks, then cut the
-                # original. An opening mark becomes a capital letter, a closing one a
-                # space, so each stays with the sentence that it opens or closes.
-                start = 0
-                for piece in sentencex.segment(
-                    language, _QUOTATION_MARK.sub(" ", _OPENING_MARK.sub("A", sentence))
-                ):
-                    yield sentence[start : start + len(piece)]
-                    start += len(piece)
+                else:
+                    yield from _split_quotation(sentence, language)
+
+
+def _split_quotation(sentence: str, language: str) -> Iterator[str]:
+    """Yield the sentences of a long quotation, which sentencex keeps whole.
+
+    Its marks are hidden from sentencex, and the original is cut where the copy is. An
+    opening mark becomes a capital letter, a closing one a space, so that each stays
+    with the sentence that it opens or closes.
+    """
+    without_opening = _OPENING_MARK.sub("A", sentence)
+    without_marks = _QUOTATION_MARK.sub(" ", without_opening)
+    start = 0
+    for piece in sentencex.segment(language, without_marks):
+        end = start + len(piece)
+        yield sentence[start:end]
+        start = end
 
 
 def _blocks(paragraph: str) -> Iterator[str]:
+    """Yield a paragraph in blocks of at most LONGEST_BLOCK characters."""
     start = 0
     while len(paragraph) - start > LONGEST_BLOCK:
-        limit = start + LONGEST_BLOCK
-        ends = [
-            match.end() for match in _SENTENCE_END.finditer(paragraph, start, limit)
-        ]
-        space = (
-            max(paragraph.rfind(" ", start, limit), paragraph.rfind("\n", start, limit))
-            + 1
-        )
-        end = ends[-1] if ends else space if space > start else limit
+        end = _end_of_block(paragraph, start)
         yield paragraph[start:end]
         start = end
     yield paragraph[start:]
+
+
+def _end_of_block(paragraph: str, start: int) -> int:
+    """Return where a block ends: after its last sentence; without one, after its last
+    white space; without any, where it is as long as may be.
+    """
+    limit = start + LONGEST_BLOCK
+    end = start
+    for match in _SENTENCE_END.finditer(paragraph, start, limit):
+        end = match.end()
+    if end > start:
+        return end
+    last_space = paragraph.rfind(" ", start, limit)
+    last_line_end = paragraph.rfind("\n", start, limit)
+    last = max(last_space, last_line_end)  # -1 if there is neither
+    return last + 1 if last >= start else limit

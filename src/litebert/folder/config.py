@@ -235,15 +235,15 @@ def parse_config(
     first_class = str(classes[0]) if isinstance(classes, list) and classes else ""
     default_type = "bert" if first_class.startswith("Bert") else "albert"
     model_type = str(table.get("model_type", default_type))
-    given = {
+    usable = {
         name: value
         for name, value in table.items()
         if name not in _TOKEN_IDS or _is_id(value)
     }
     if model_type in ("albert", _OURS):
         fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
-        fields |= {name: given[name] for name in fields if name in given}
-        fields["attention_settings"] = _attention_settings(given, fields)
+        fields |= {name: usable[name] for name in fields if name in usable}
+        fields["attention_settings"] = _attention_settings(usable, fields)
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
         return ALBERT, build_config(fields, path)
@@ -251,7 +251,7 @@ def parse_config(
     _require_encoder(table, model_type, path)
     fields = _BERT_BASE.model_dump(mode="json")
     known = fields.keys() - _NOT_OF_BERT - _OURS_ALONE
-    fields |= {name: given[name] for name in known if name in given}
+    fields |= {name: usable[name] for name in known if name in usable}
     dropout = table.get("classifier_dropout")
     if dropout is None:
         dropout = fields["hidden_dropout_prob"]
@@ -447,7 +447,7 @@ def doubts(config: AlbertConfig) -> dict[str, str]:
     if config.hidden_act == "gelu" and config.sharing == "all":
         notes["hidden_act"] = _ERF_OR_TANH
     heads = config.num_attention_heads
-    others = {16: 32, 32: 16}
-    if config.hidden_size == 2_048 and heads in others:
-        notes["num_attention_heads"] = _HEADS.format(heads, others[heads])
+    other_heads = {16: 32, 32: 16}
+    if config.hidden_size == 2_048 and heads in other_heads:
+        notes["num_attention_heads"] = _HEADS.format(heads, other_heads[heads])
     return notes

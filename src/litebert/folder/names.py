@@ -244,14 +244,14 @@ def _new_norm(match: re.Match[str]) -> str:
     return f"LayerNorm.{kind}"
 
 
-def are_equal(one: Tensor, other: Tensor) -> bool:
+def are_equal(first: Tensor, second: Tensor) -> bool:
     """Compare numbers of any dtypes; NaN equals NaN, because another check refuses
     it.
     """
-    if one.shape != other.shape:
+    if first.shape != second.shape:
         return False
-    one = one.float()
-    other = other.float()
-    return torch.equal(one, other) or torch.allclose(
-        one, other, rtol=0, atol=0, equal_nan=True
-    )
+    left = first.float()
+    right = second.float()
+    if torch.equal(left, right):  # faster
+        return True
+    return torch.allclose(left, right, rtol=0, atol=0, equal_nan=True)

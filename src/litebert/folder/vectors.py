@@ -146,18 +146,15 @@ def _without_prompt(states: Tensor, batch: Batch, skipped: int) -> tuple[Tensor,
     """Return the states of all tokens but the first ones of each sequence, and their
     batch; of a short sequence, the last token is kept.
     """
-    # found on the host, which knows the lengths: a GPU would have to be waited for
+    # computed on the host, which knows the lengths: a GPU would have to be waited for
     lengths = torch.tensor(batch.lengths)  # (sequences,)
-    skips = (lengths - 1).clamp(max=skipped)
-    sizes = lengths - skips
-    is_kept = torch.cat(
-        [
-            torch.arange(length) >= skip
-            for length, skip in zip(batch.lengths, skips.tolist(), strict=True)
-        ]
-    )  # (tokens,)
+    num_dropped = (lengths - 1).clamp(max=skipped)
+    sizes = lengths - num_dropped
+    is_kept = list[Tensor]()
+    for length, dropped in zip(batch.lengths, num_dropped.tolist(), strict=True):
+        is_kept.append(torch.arange(length) >= dropped)
     device = device_at(states.device)
-    rows = device.copy(is_kept.nonzero().flatten())
+    rows = device.copy(torch.cat(is_kept).nonzero().flatten())  # of the tokens kept
     kept = Batch(
         batch.ids[rows],
         batch.positions[rows],

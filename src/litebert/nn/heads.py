@@ -39,9 +39,8 @@ class MaskedLMHead(nn.Module):
         """
         dtype = hidden.dtype
         weight = self.dense.weight.to(dtype)
-        rows = pad_rows(
-            hidden
-        )  # the number of masked tokens differs from batch to batch
+        # the number of masked tokens differs from batch to batch
+        rows = pad_rows(hidden)
         # H to E before the table, so that the product with V columns is E wide
         dense = self.activation(F.linear(rows, weight, self.dense.bias.to(dtype)))
         normed = self.norm(dense.to(self.norm.weight.dtype)).to(dtype)  # (rows, embed)
@@ -126,7 +125,8 @@ class AlbertForPretraining(nn.Module):
         # Of the last states, get only those that the heads read: about a sixth of all
         # (masked + sequences, hidden), so that the last step computes no others.
         hidden = self.albert(batch, torch.cat(places))
-        return self.read(context, hidden.split([len(each) for each in places]))
+        sizes = [len(positions) for positions in places]
+        return self.read(context, hidden.split(sizes))
 
     def tokens_read(self, context: HeadContext) -> list[Int[Tensor, " _"]]:
         """Return the tokens whose last states each head reads."""
@@ -265,10 +265,8 @@ class AlbertForTask(nn.Module):
         first = batch.first_tokens
         # the embeddings have no head; the states after the last step are of [CLS] alone
         _, *inner, last = self.albert.states(batch, first)
-        states = [
-            *(hidden[first] for hidden in inner),
-            last,
-        ]  # (sequences, hidden) each
+        states = [hidden[first] for hidden in inner]  # (sequences, hidden) each
+        states.append(last)
         # at a smaller depth, there are fewer states than heads
         heads = zip([*self.exits, self.head], states, strict=False)
         return [head(self.albert.pool(state)) for head, state in heads]

@@ -155,9 +155,13 @@ def _random_second(
     # Numbers of documents count across all shards, places within one.
     shard = library.shards[instance.shard]
     place = int(np.searchsorted(shard.documents, instance.start, side="right")) - 1
-    own = int(library.first_document[instance.shard]) + place
+    document_of_instance = int(library.first_document[instance.shard]) + place
     # the instance's own document if each try met it, as upstream
-    other = next((document for document in drawn if document != own), own)
+    other = document_of_instance
+    for document in drawn:
+        if document != document_of_instance:
+            other = document
+            break
 
     number = int(np.searchsorted(library.first_document, other, side="right")) - 1
     other_shard = library.shards[number]

@@ -5,7 +5,7 @@ do.
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from litebert.errors import DamagedError, format_count
 
@@ -43,26 +43,33 @@ class CheckReport:
         """The exit code of damaged data if something must be corrected before training,
         else 0.
         """
-        return (
-            DamagedError.exit_code
-            if any(finding.severity == "error" for finding in self.findings)
-            else 0
-        )
+        is_damaged = any(finding.severity == "error" for finding in self.findings)
+        return DamagedError.exit_code if is_damaged else 0
 
     def __str__(self) -> str:
         """Return a report for people, a paragraph for each finding."""
-        names = {name: name.replace("_", " ").removesuffix("s") for name in self.counts}
-        checked = [
-            format_count(number, names[name]) for name, number in self.counts.items()
-        ]
-        lines = [f"checked {', '.join(checked)}" if checked else "stopped"]
+        counts = list[str]()
+        for name, number in self.counts.items():
+            noun = name.replace("_", " ").removesuffix("s")
+            counts.append(format_count(number, noun))
+        lines = [f"checked {', '.join(counts)}" if counts else "stopped"]
         for finding in self.findings:
             lines += [
                 f"{finding.severity}: {finding.kind}, {finding.count:,} in all",
                 f"  first: {finding.where}  {finding.example}",
                 f"  to do: {finding.advice}",
             ]
-        return "\n".join(lines if self.findings else [*lines, "nothing to correct"])
+        if not self.findings:
+            lines.append("nothing to correct")
+        return "\n".join(lines)
+
+
+class _Example(NamedTuple):
+    """One of the first findings of a kind."""
+
+    where: str
+    text: str
+    advice: str
 
 
 class Findings:
@@ -75,10 +82,9 @@ class Findings:
     def __init__(self, advice: Advice, *, num_places: int = 1) -> None:
         self._advice = advice
         self._num_places = num_places
-        # both by kind and detail: the count; and place, example and advice of the first
-        # ones
+        # both by kind and detail
         self._counts = Counter[tuple[str, str]]()
-        self._first = defaultdict[tuple[str, str], list[tuple[str, str, str]]](list)
+        self._first = defaultdict[tuple[str, str], list[_Example]](list)
 
     def add(
         self,
@@ -94,27 +100,30 @@ class Findings:
         self._counts[kind, detail] += times
         first = self._first[kind, detail]
         if len(first) < self._num_places:
-            first.append((where, example, advice))
+            first.append(_Example(where, example, advice))
 
     def __contains__(self, kind: str) -> bool:
-        return any(found == kind for found, _ in self._counts)
+        return any(counted == kind for counted, _ in self._counts)
 
     def report(self) -> tuple[Finding, ...]:
-        """Return what was found, in the order of the table."""
-        findings = []
-        order = list(self._advice)
-        for kind, detail in sorted(
-            self._counts, key=lambda found: order.index(found[0])
-        ):
-            (severity, general), count = self._advice[kind], self._counts[kind, detail]
-            places, (example, *_), (advice, *_) = zip(
-                *self._first[kind, detail], strict=True
-            )
-            example = " ".join(example.split())
-            if len(example) > EXAMPLE_CHARACTERS:
-                example = f"{example[:EXAMPLE_CHARACTERS]}…"
-            where = "; ".join(places) + ("; …" if count > len(places) > 1 else "")
-            name = f"{kind} ({detail})" if detail else kind
-            advice = "; ".join(filter(None, (advice, general)))
-            findings.append(Finding(severity, name, count, where, example, advice))
+        """Return the findings, in the order of the table of advice."""
+        findings = list[Finding]()
+        for kind in self._advice:
+            for counted, detail in self._counts:
+                if counted == kind:
+                    findings.append(self._finding(kind, detail))
         return tuple(findings)
+
+    def _finding(self, kind: str, detail: str) -> Finding:
+        severity, general_advice = self._advice[kind]
+        count = self._counts[kind, detail]
+        examples = self._first[kind, detail]
+        where = "; ".join(example.where for example in examples)
+        if count > len(examples) > 1:
+            where += "; …"
+        text = " ".join(examples[0].text.split())
+        if len(text) > EXAMPLE_CHARACTERS:
+            text = f"{text[:EXAMPLE_CHARACTERS]}…"
+        advice = "; ".join(filter(None, (examples[0].advice, general_advice)))
+        name = f"{kind} ({detail})" if detail else kind
+        return Finding(severity, name, count, where, text, advice)

@@ -58,11 +58,8 @@ class Dialect:
         # as in GLUE; csv refuses a carriage return in a cell
         if (self.delimiter, self.quoting) == ("\t", "none"):
             for number, line in enumerate(lines, 1):
-                yield (
-                    number,
-                    1,
-                    self._with_points(line.split(self.delimiter)) if line else [],
-                )
+                tabbed = line.split(self.delimiter) if line else []
+                yield number, 1, self._with_points(tabbed)
             return
         csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
         reader: Any = csv.reader(
@@ -85,10 +82,13 @@ class Dialect:
             yield before + 1, reader.line_num - before, cells
 
     def _with_points(self, cells: list[str]) -> list[str]:
-        return [
-            _COMMA.sub(r"\1.\2", cell) if n in self.decimals else cell
-            for n, cell in enumerate(cells)
-        ]
+        if not self.decimals:
+            return cells
+        with_points = list(cells)
+        for column in self.decimals:
+            if column < len(cells):  # a row may be short
+                with_points[column] = _COMMA.sub(r"\1.\2", cells[column])
+        return with_points
 
     def __str__(self) -> str:
         quotes = "" if self.quoting != "none" else ", quotes are literal"

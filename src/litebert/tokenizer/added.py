@@ -34,6 +34,10 @@ class AddedToken(NamedTuple):
     special: bool = False  # left out when ids are decoded
 
 
+# a token that is in a text, and its span there
+FoundToken: TypeAlias = tuple[AddedToken, int, int]
+
+
 class Splitter:
     """Finds added tokens in texts; `normalize` and `align` are those of a
     vocabulary.
@@ -69,11 +73,10 @@ class Splitter:
     def _split_verbatim(self, text: str) -> Iterable[Part]:
         if self._find_verbatim is None:
             return [(0, len(text), None)]
-        spans = (
-            (self._verbatim[match[0]], *match.span())
-            for match in self._find_verbatim.finditer(text)
-        )
-        return _cut(text, spans)
+        tokens = list[FoundToken]()
+        for match in self._find_verbatim.finditer(text):
+            tokens.append((self._verbatim[match[0]], *match.span()))
+        return _cut(text, tokens)
 
     def _split_folded(self, text: str, start: int, end: int) -> Iterator[Part]:
         """Split one part at the tokens that its normalized form contains."""
@@ -85,15 +88,12 @@ class Splitter:
             yield start, end, None
             return
         normalized, spans = self._align(part)
-        found = (
-            (
-                self._folded[match[0]],
-                int(spans[match.start(), 0]),
-                int(spans[match.end() - 1, 1]),
-            )
-            for match in self._find_folded.finditer(normalized)
-        )
-        for first, last, id_ in _cut(part, found):
+        tokens = list[FoundToken]()
+        for match in self._find_folded.finditer(normalized):
+            first = int(spans[match.start(), 0])
+            last = int(spans[match.end() - 1, 1])
+            tokens.append((self._folded[match[0]], first, last))
+        for first, last, id_ in _cut(part, tokens):
             yield start + first, start + last, id_
 
 
@@ -103,14 +103,16 @@ def _pattern(contents: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
 
-def _cut(text: str, found: Iterable[tuple[AddedToken, int, int]]) -> Iterator[Part]:
-    """Yield the parts of a text between and at the tokens that were found in it, as far
-    as their rules allow (tokenizers, added_vocabulary.rs, find_matches).
+def _cut(text: str, tokens: Iterable[FoundToken]) -> Iterator[Part]:
+    """Yield the parts of a text between and at the tokens that are in it, as far as
+    their rules allow (tokenizers, added_vocabulary.rs, find_matches).
     """
     done = 0
-    for token, start, end in found:
-        if token.single_word and _is_inside_word(text, start, end):
+    for token, token_start, token_end in tokens:
+        if token.single_word and _is_inside_word(text, token_start, token_end):
             continue
+        start = token_start
+        end = token_end
         # the token before may have taken these spaces
         while token.lstrip and start > done and text[start - 1].isspace():
             start -= 1

@@ -47,25 +47,69 @@ def require_near(
     ids = batch.to_padded(batch.ids, width=width)
     mask = batch.to_padded(torch.ones_like(batch.ids), width=width)
     segments = batch.to_padded(batch.segments, width=width)
-    shape: tuple[int, ...] = (-1, width)
-    if source.padded.has_choices:
-        shape = (-1, _NUM_CHOICES, width)
-    inputs = zip(INPUTS, (ids, mask, segments), strict=True)
-    outputs = run({name: x.reshape(shape).numpy() for name, x in inputs})
+    outputs = run(_inputs(source, ids, mask, segments))
 
     # what is expected follows from the states of the ragged network
     states = batch.to_padded(source.network.albert(batch), width=width)
     expected = _expected(source, source.padded.read(states, mask, segments), outputs)
     _leave_out_padding(expected, mask)
     parity = compare(outputs, expected)
-    largest = _EQUAL * max(1.0, parity.scale)
     if is_int8:
-        largest = _LARGEST_SHARE * parity.scale
-    is_near = parity.max_difference <= largest  # NaN is not
-    is_alike = is_int8 and parity.correlation >= _LEAST_CORRELATION
-    if not (is_near or is_alike):
-        raise _differs(output, parity, largest, is_int8=is_int8)
+        _require_alike(parity, output)
+    else:
+        _require_equal(parity, output)
     return parity
+
+
+def _inputs(source: SourceModel, *inputs: Tensor) -> Inputs:
+    """Return ids, mask and segments, (sequences, width) each, as a graph takes them."""
+    width = inputs[0].shape[-1]
+    shape: tuple[int, ...] = (-1, width)
+    if source.padded.has_choices:  # (questions, choices, width)
+        shape = (-1, _NUM_CHOICES, width)
+    named = zip(INPUTS, inputs, strict=True)
+    return {name: tensor.reshape(shape).numpy() for name, tensor in named}
+
+
+def _require_equal(parity: Parity, output: Path) -> None:
+    """Raise LB-755 unless outputs in float32 are those of the network."""
+    largest = _EQUAL * max(1.0, parity.scale)
+    if parity.max_difference <= largest:  # NaN is not
+        return
+    raise _differs(
+        output,
+        parity,
+        limits=f"differences below {largest:.2g}",
+        advice="pip install -U 'litebert[onnx]', or report this with the model's"
+        " config.json",
+    )
+
+
+def _require_alike(parity: Parity, output: Path) -> None:
+    """Raise LB-755 if outputs in eight bits differ much and are uncorrelated, too."""
+    largest = _LARGEST_SHARE * parity.scale
+    is_near = parity.max_difference <= largest
+    if is_near or parity.correlation >= _LEAST_CORRELATION:
+        return
+    raise _differs(
+        output,
+        parity,
+        limits=f"differences below {largest:.2g}, or a correlation of at least"
+        f" {_LEAST_CORRELATION}",
+        advice="omit --int8: this network needs more than eight bits",
+    )
+
+
+def _differs(
+    output: Path, parity: Parity, *, limits: str, advice: str
+) -> LitebertError:
+    return LitebertError(
+        "LB-755",
+        f"{output} was not written: its outputs are not the network's",
+        received=parity,
+        expected=limits,
+        next=advice,
+    )
 
 
 def _batch_of_texts(source: SourceModel) -> Batch:
@@ -107,25 +151,6 @@ def _leave_out_padding(
             values[mask.numpy() == 0] = -np.inf
 
 
-def _differs(
-    output: Path, parity: Parity, largest: float, *, is_int8: bool
-) -> LitebertError:
-    limits = f"differences below {largest:.2g}"
-    advice = (
-        "pip install -U 'litebert[onnx]', or report this with the model's config.json"
-    )
-    if is_int8:
-        limits += f", or a correlation of at least {_LEAST_CORRELATION}"
-        advice = "omit --int8: this network needs more than eight bits"
-    return LitebertError(
-        "LB-755",
-        f"{output} was not written: its outputs are not the network's",
-        received=parity,
-        expected=limits,
-        next=advice,
-    )
-
-
 def compare(outputs: Outputs, expected: Outputs) -> Parity:
     """Compare outputs with the expected ones, where these are real numbers."""
     differences = [0.0]
@@ -135,29 +160,30 @@ def compare(outputs: Outputs, expected: Outputs) -> Parity:
         is_real = ~(values <= _BANNED)  # NaN is compared, and never equal
         if not is_real.any():  # only ends of other starts
             continue
-        width = 1 if name in _OVER_POSITIONS else values.shape[-1]
         # (rows, features)
-        wanted = values[is_real].reshape(-1, width).astype(np.float64)
-        given = outputs[name][is_real].reshape(-1, width).astype(np.float64)
+        num_features = 1 if name in _OVER_POSITIONS else values.shape[-1]
+        wanted = values[is_real].reshape(-1, num_features).astype(np.float64)
+        computed = outputs[name][is_real].reshape(-1, num_features).astype(np.float64)
         with np.errstate(invalid="ignore"):  # infinite outputs
-            differences.append(float(np.abs(wanted - given).max(initial=0)))
+            differences.append(float(np.abs(wanted - computed).max(initial=0)))
             scales.append(float(np.abs(wanted).max(initial=0)))
-            correlations.append(_correlation(wanted, given))
-    return Parity(
+            correlations.append(_correlation(wanted, computed))
+    return Parity(  # numpy's max and min, unlike Python's, keep a NaN
         max_difference=float(np.max(differences)),
         scale=float(np.max(scales)),
         correlation=float(np.min(correlations)),
     )
 
 
-def _correlation(wanted: NDArray[np.float64], given: NDArray[np.float64]) -> float:
-    """Return the correlation of deviations from the mean of each feature; 1 between
-    constants, whose deviations are rounding.
+def _correlation(wanted: NDArray[np.float64], computed: NDArray[np.float64]) -> float:
+    """Return the correlation of deviations from the mean of each feature, given outputs
+    of (rows, features); 1 between constants, whose deviations are rounding.
     """
+    # added to each sum, so that the deviations of constants do not decide
     rounding = 1e-12 * float((wanted**2).sum()) + 1e-30
-    wanted = wanted - wanted.mean(0)
-    given = given - given.mean(0)
-    product = float((wanted * given).sum()) + rounding
-    wanted_square = float((wanted**2).sum()) + rounding
-    given_square = float((given**2).sum()) + rounding
-    return product / math.sqrt(wanted_square * given_square)
+    wanted_deviation = wanted - wanted.mean(0)
+    computed_deviation = computed - computed.mean(0)
+    product = float((wanted_deviation * computed_deviation).sum()) + rounding
+    wanted_square = float((wanted_deviation**2).sum()) + rounding
+    computed_square = float((computed_deviation**2).sum()) + rounding
+    return product / math.sqrt(wanted_square * computed_square)

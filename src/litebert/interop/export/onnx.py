@@ -174,22 +174,7 @@ def quantize(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     floats = _float_weights(graph)
     transposed = _transposed_weights(graph, floats)
     axes = _input_axes(graph, floats, transposed)
-    nodes = _Int8Nodes()
-    for node in graph.node:
-        # what a product multiplies by, before it is transposed
-        weight = node.input[1] if node.op_type == "MatMul" else ""
-        weight = transposed.get(weight, weight)
-        first = node.input[0] if node.input else ""
-        if weight in axes:
-            nodes.add_product(node, weight)
-        elif node.op_type == "Gather" and first in axes:
-            nodes.add_lookup(node)
-        elif node.op_type == "Transpose" and first in axes:
-            name = f"{node.output[0]}.int8"
-            nodes.add("Transpose", [f"{first}.int8"], name, perm=[1, 0])
-        else:
-            nodes.by_output[node.output[0]] = node
-
+    nodes = _quantized_nodes(graph, axes, transposed)
     kept = nodes.inputs()
     constants = [tensor for tensor in graph.initializer if tensor.name in kept]
     for name, axis in axes.items():
@@ -199,10 +184,13 @@ def quantize(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
         constants.append(onnx.numpy_helper.from_array(integers, f"{name}.int8"))
         constants.append(onnx.numpy_helper.from_array(scales, f"{name}.scale"))
     constants.append(onnx.numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
-    all_nodes = list(nodes.by_output.values())
     result = onnx.helper.make_model(
         onnx.helper.make_graph(
-            all_nodes, graph.name, graph.input, graph.output, constants
+            list(nodes.by_output.values()),
+            graph.name,
+            graph.input,
+            graph.output,
+            constants,
         ),
         opset_imports=model.opset_import,
         ir_version=model.ir_version,
@@ -211,6 +199,30 @@ def quantize(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     result.metadata_props.extend(model.metadata_props)
     onnx.checker.check_model(result, full_check=True)
     return result
+
+
+def _quantized_nodes(
+    graph: onnx.GraphProto, axes: dict[str, int], transposed: dict[str, str]
+) -> "_Int8Nodes":
+    """Return the nodes of a graph in which the weights with an axis are in int8."""
+    nodes = _Int8Nodes()
+    for node in graph.node:
+        first = node.input[0] if node.input else ""
+        # what a product multiplies by, before it is transposed
+        weight = ""
+        if node.op_type == "MatMul":
+            weight = transposed.get(node.input[1], node.input[1])
+        if weight in axes:
+            nodes.add_product(node, weight)
+        elif node.op_type == "Gather" and first in axes:
+            nodes.add_lookup(node)
+        elif node.op_type == "Transpose" and first in axes:
+            nodes.add(
+                "Transpose", [f"{first}.int8"], f"{node.output[0]}.int8", perm=[1, 0]
+            )
+        else:
+            nodes.by_output[node.output[0]] = node
+    return nodes
 
 
 def _float_weights(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
