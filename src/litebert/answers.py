@@ -116,7 +116,7 @@ def _data_frame(answers: Sequence[Any]) -> "DataFrame":
     if answers and isinstance(answers[0], Tagging):
         answers = [Results(tagging.words) for tagging in answers]
     if answers and isinstance(answers[0], Results):
-        frames = dict[int, DataFrame]()
+        frames: dict[int, DataFrame] = {}
         for number, of_text in enumerate(answers):
             if of_text:
                 frames[number] = _data_frame(of_text)
