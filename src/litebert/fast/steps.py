@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import chain
 from math import isfinite
-from operator import attrgetter, is_
+from operator import attrgetter, is_, methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import torch
@@ -399,10 +399,11 @@ class Watch:
         return list(chain.from_iterable(map(dict.values, self._owners)))
 
     def _find_stamps(self) -> list[int]:
-        return [*map(Tensor.data_ptr, self._weights), *map(_VERSION, self._counting)]
+        return [*map(_ADDRESS, self._weights), *map(_NUM_WRITES, self._counting)]
 
 
-_VERSION = attrgetter("_version")
+_ADDRESS = methodcaller("data_ptr")
+_NUM_WRITES = attrgetter("_version")
 
 
 def accelerate(albert: Albert) -> Engine:
