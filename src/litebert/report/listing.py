@@ -1,5 +1,7 @@
 """`runs list` and `runs compare`: the runs in a folder, and how runs differ."""
 
+import shutil
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Required, TypeAlias
@@ -73,7 +75,9 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
             continue
         rows.append([cells[column] for column in COLUMNS])
         if cells["doubts"]:
-            notes.append(f"warning {cells['name']}: {cells['doubts']}")
+            notes.append(_on_a_line(f"warning {cells['name']}: {cells['doubts']}"))
+    if notes:
+        notes.append("the report of a run has its doubts in full: litebert report RUN")
     notes += map(str, errors)
     exit_code = 0
     if errors:
@@ -82,6 +86,12 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
         notes.append(f"no runs in {runs}")
     digest = Table(("name", "trained", "steps", "measure", "last", "best"), digests)
     return Table(COLUMNS, rows, digest=digest, notes=tuple(notes), exit_code=exit_code)
+
+
+def _on_a_line(text: str) -> str:
+    """Return a text cut to the width of the terminal."""
+    width = shutil.get_terminal_size().columns
+    return textwrap.shorten(text, width, placeholder=" …")
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[RunFolder]:
@@ -178,11 +188,19 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
             next="litebert runs list",
         )
     columns = list(opened.values())
+    headings = ("of", "name", *opened)
     rows = [*_differing_facts(columns), *_measures(columns)]
     doubts = [_joined_doubts(run) for run in columns]
-    if any(doubts):
-        rows.append(("doubts", "", *doubts))
-    return Table(("of", "name", *opened), rows)
+    if not any(doubts):
+        return Table(headings, rows)
+    # long sentences, which are below the table in a terminal
+    notes = list[str]()
+    for name, doubt in zip(opened, doubts, strict=True):
+        if doubt:
+            notes.append(f"warning {name}: {doubt}")
+    complete = [*rows, ("doubts", "", *doubts)]
+    digest = Table(headings, rows)
+    return Table(headings, complete, digest=digest, notes=tuple(notes))
 
 
 def _differing_facts(runs: Sequence[RunFolder]) -> Iterator[tuple[Cell, ...]]:
