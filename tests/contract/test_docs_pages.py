@@ -29,6 +29,7 @@ RUN = [
     "docs/transformers",
     "docs/estimators",
     "docs/explain",
+    "docs/bulk",
 ]
 
 

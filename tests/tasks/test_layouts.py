@@ -470,3 +470,11 @@ def test_words_to_be_tagged_are_for_predict(write: Write) -> None:
     reading = Reading(("text",), ("text",))
     with pytest.raises(LitebertError, match=r"LB-944(.|\n)*litebert.predict"):
         list(reading.rows([find_source(str(path))]))
+
+
+def test_a_file_without_the_column_is_told_the_likely_one(write: Write) -> None:
+    path = write("a.csv", "id,Review,sentiment\n1,so good,pos\n2,so dull,neg\n")
+    reading = Reading(("text",), ("text",))
+    with pytest.raises(LitebertError, match="LB-944") as caught:
+        list(reading.rows([find_source(str(path))]))
+    assert caught.value.next == "add --column text=Review"
