@@ -51,11 +51,13 @@ Node: TypeAlias = Any
 Layer: TypeAlias = Callable[[Node], Node]
 """States (1, tokens, inputs) -> states (1, tokens, outputs)."""
 
+# Longer texts stay with torch, which never holds the scores of a whole text.
+_LONGEST = 1_024  # tokens
 # The lengths that are timed, in tokens, and the longest text that each stands for. The
 # share of attention grows with the length, so that one length does not speak for all.
 _SHORT = 16
 _UP_TO = 64
-_LONGER = ((128, 256), (512, 1_024))
+_LONGER = ((128, 256), (512, _LONGEST))
 # Two times that differ by less are equal on a busy machine.
 _NOISE = 1.05
 # A line of scores that ends within a vector of the CPU takes up to twice the time.
@@ -74,7 +76,8 @@ class Graph:
 
     def __init__(self, albert: Albert, num_steps: int) -> None:
         self.num_steps = num_steps
-        self.longest = albert.config.max_position_embeddings  # tokens of a text
+        room = albert.config.max_position_embeddings
+        self.longest = min(room, _LONGEST)  # tokens of a text
         # in eight bits, what lies between the products is computed in bf16
         is_half = is_int8(albert) or albert.dtype == torch.bfloat16
         settings = {
@@ -248,7 +251,7 @@ def _longest_faster(albert: Albert, graph: Graph, steps: Sequence[Step]) -> int:
     """
     if not _is_faster(albert, graph, steps[: albert.depth], _SHORT):
         return 0
-    room = albert.config.max_position_embeddings
+    room = graph.longest
     longest = min(_UP_TO, room)
     first_step = Graph(albert, 1)
     for length, stands_for in _LONGER:
