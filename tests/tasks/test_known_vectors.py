@@ -4,6 +4,7 @@ that a student learns, training and resuming.
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,15 @@ def _cut_off(folder: Path) -> None:
     (folder / "0001.npy").write_bytes(content[:-10])
 
 
+def _with_header(old: bytes, new: bytes) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        content = (folder / "0001.npy").read_bytes()
+        assert old in content
+        (folder / "0001.npy").write_bytes(content.replace(old, new))
+
+    return damage
+
+
 def _of_whole_numbers(folder: Path) -> None:
     np.save(folder / "0001.npy", np.zeros((100, WIDTH), np.int64))
 
@@ -298,6 +308,9 @@ def _narrow(folder: Path) -> None:
         (_with_two_files_of_texts, r"LB-560(?s:.*)0001\.txt and "),
         (_with_a_text_less, r"LB-561(?s:.*)100 vectors and 99 texts"),
         (_cut_off, r"LB-562(?s:.*)0001\.npy"),
+        (_with_header(b"(100, ", b"( -1, "), r"LB-562(?s:.*)0001\.npy"),
+        (_with_header(b"(100, ", b"((00, "), r"LB-562(?s:.*)0001\.npy"),
+        (_with_header(b"'descr'", b"b'escr'"), r"LB-562(?s:.*)0001\.npy"),
         (_of_whole_numbers, r"LB-563(?s:.*)int64"),
         (_without_a_text, r"LB-564(?s:.*)line 7 of"),
         (_of_another_width, r"LB-565(?s:.*)24, 25"),

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,12 +98,23 @@ class VectorShard:
         return _text_of(line, self.texts, row + 1)
 
 
+# What numpy raises for a damaged header, which it reads as a Python literal
+_NOT_AN_ARRAY = (
+    ValueError,
+    EOFError,
+    OverflowError,
+    TypeError,
+    IndexError,
+    TokenError,
+)
+
+
 def _map_vectors(path: Path) -> Vectors:
     """Map the array of a file, (texts, width), in float16 or float32."""
     advice = f"write {path} again, as float16 or float32 with a row for each text"
     try:
         vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except _NOT_AN_ARRAY as error:
         raise DamagedError(
             "LB-562", f"{path} is not a complete array", received=error, next=advice
         ) from error

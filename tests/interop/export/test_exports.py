@@ -23,7 +23,7 @@ from litebert.interop.export.check import require_near
 from litebert.interop.export.network import allowed_positions, pad_network
 from litebert.interop.export.onnx import export_onnx, quantize, runner, to_graph
 from litebert.interop.export.program import export_program
-from litebert.interop.export.source import SourceModel
+from litebert.interop.export.source import SourceModel, write_beside
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.contract.shell import assert_matches_schema, litebert
@@ -458,3 +458,22 @@ def test_the_json_of_an_export_matches_its_schema(
             outputs,
             size,
         )
+
+
+def test_an_export_that_fails_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    kept = tmp_path / "config.json"
+    kept.write_bytes(b"1")
+    small = tmp_path / "1_Pooling" / "config.json"
+    beside = {kept: b"1", small: b"2", tmp_path / "tokenizer.json": b"3" * 9_999}
+    output = tmp_path / "model.onnx"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+        with pytest.raises(LitebertError, match="LB-001"):
+            write_beside(beside, output, b"4")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [*tmp_path.iterdir()] == [kept]
+    write_beside(beside, output, b"4")
+    assert small.read_bytes() == b"2"

@@ -1,6 +1,7 @@
 """What is exported, a model folder, and where the export goes."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,8 +99,20 @@ def _is_of_model_alone(name: str) -> bool:
 
 def write_beside(beside: Mapping[Path, bytes], output: Path, data: bytes) -> None:
     """Write an output, which must still be new, after the files that belong next to
-    it.
+    it; if that fails or is stopped, nothing new stays.
     """
-    for path, contents in beside.items():
-        write_bytes(path, contents, force=None, accepts_same=True)
-    write_bytes(output, data, force=None)
+    written = list[Path]()
+    try:
+        for path, contents in beside.items():
+            is_new = not path.exists()
+            write_bytes(path, contents, force=None, accepts_same=True)
+            if is_new:
+                written.append(path)
+        write_bytes(output, data, force=None)
+    except BaseException:
+        for path in written:
+            path.unlink(missing_ok=True)
+            if path.parent != output.parent:
+                with suppress(OSError):  # it has other files
+                    path.parent.rmdir()
+        raise
