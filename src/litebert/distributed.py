@@ -55,12 +55,14 @@ class World:
         """Add up each number over all processes, in float64, so counts are exact."""
         if self.size == 1:
             return [float(number) for number in numbers]
-        held = torch.tensor(numbers, dtype=torch.float64)
-        self.sum_([held])
-        return list(map(float, held))
+        sums = torch.tensor(numbers, dtype=torch.float64)
+        self.sum_([sums])
+        return list(map(float, sums))
 
     def broadcast(self, number: float) -> float:
-        return self.totals(number if self.is_first else 0.0)[0]
+        """Return the number of the first process, which all others give as 0."""
+        addend = number if self.is_first else 0.0
+        return self.totals(addend)[0]
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
         """Add up tensors of one dtype over all processes, in place, in one message."""

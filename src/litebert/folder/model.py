@@ -228,11 +228,8 @@ def _require_no_layers(
     allowed.
     """
     pooler = f"{layout.encoder}pooler"
-    layers = [
-        name
-        for name in unused
-        if name.startswith(layout.encoder) and not name.startswith(pooler)
-    ]
+    of_encoder = [name for name in unused if name.startswith(layout.encoder)]
+    layers = [name for name in of_encoder if not name.startswith(pooler)]
     if not layers:
         return
     settings = "num_hidden_groups, inner_group_num and sharing"
@@ -296,11 +293,12 @@ def _require_complete(
     whole: without a task head, the pretraining heads and the pooler.
     """
     partial = {name.rpartition(".")[0] for name in parameters}
-    needed = [
-        name
-        for name in sorted(missing)
-        if not name.startswith(tuple(optional)) or name.rpartition(".")[0] in partial
-    ]
+    needed = list[str]()
+    for name in sorted(missing):
+        is_optional = name.startswith(tuple(optional))
+        layer = name.rpartition(".")[0]
+        if not is_optional or layer in partial:
+            needed.append(name)
     if not needed:
         return
     received = f"no {', '.join(places[name][0] for name in needed[:3])}"

@@ -185,7 +185,8 @@ def read_beside(model: ModelFolder, folder: Path) -> ModelFolder:
     tokenizer = None
     vectors = None
     notes = model.notes
-    if label := find_other_labels(folder):
+    label = find_other_labels(folder)
+    if label is not None:
         notes = (*notes, f"config.json contradicts itself: {label}. id2label is used.")
     # Without a usable tokenizer or vectors, the network can still be read; whoever
     # needs them calls `require_tokenizer` and `require_vectors`, which raise.
@@ -204,10 +205,12 @@ def _notes_on(weights: Weights, config: AlbertConfig, folder: Path) -> list[str]
     """
     notes = list[str]()
     if weights.unhashed:
-        first, *others = weights.unhashed
-        more = f" and {len(others)} more" if others else ""
+        files = weights.unhashed[0]
+        num_others = len(weights.unhashed) - 1
+        if num_others > 0:
+            files += f" and {num_others} more"
         notes.append(
-            f"{first}{more} has no hash: damage to its weights cannot be detected."
+            f"{files} has no hash: damage to its weights cannot be detected."
             " Saving writes one."
         )
     changed = changed_settings(folder, config)
@@ -254,11 +257,10 @@ def write_folder(
     network = model.network
     config = model.config
     untrained = getattr(network, "untrained", ())
-    parameters = {
-        name: tensor
-        for name, tensor in network.state_dict().items()
-        if not tensor.is_meta and name not in untrained
-    }
+    parameters = dict[str, Tensor]()
+    for name, tensor in network.state_dict().items():
+        if not tensor.is_meta and name not in untrained:
+            parameters[name] = tensor
     kind = str(dtype).removeprefix("torch.")
     write_config(
         config,

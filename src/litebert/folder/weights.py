@@ -79,9 +79,11 @@ def write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def weights_path(folder: Path) -> Path:
     """Return the single file with the weights; model.safetensors if there is none."""
-    others = [OTHER_FILE.format(kind) for kind in ATTENTION_KINDS]
-    paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, *others)]
-    return next((path for path in paths if path.is_file()), paths[0])
+    by_attention = [OTHER_FILE.format(kind) for kind in ATTENTION_KINDS]
+    for name in (WEIGHTS_FILE, INT8_FILE, *by_attention):
+        if (folder / name).is_file():
+            return folder / name
+    return folder / WEIGHTS_FILE
 
 
 def hash_weights(folder: Path) -> str:
@@ -152,10 +154,11 @@ def require_weights(path: Path) -> None:
     if path.is_file():
         return
     folder = path.parent
-    others = [file.name for file in folder.glob("*") if file.suffix in _OTHER_FORMATS]
+    files = sorted(folder.glob("*"))
+    names = [file.name for file in files if file.suffix in _OTHER_FORMATS]
     received = f"no {path.name}"
-    if others:
-        received += f", but {', '.join(sorted(others)[:3])}"
+    if names:
+        received += f", but {', '.join(names[:3])}"
     raise LitebertError(
         "LB-602",
         f"there are no weights in {folder}",

@@ -206,13 +206,7 @@ def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
     decoders, padding on the left, weights that are not float32. Weights may change
     between calls; they are then packed again.
     """
-    # a pipeline's
-    module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
-    encoders = list[nn.Module]()
-    for part in module.modules() if isinstance(module, nn.Module) else ():
-        is_of_transformers = type(part).__module__.startswith("transformers.")
-        if is_of_transformers and type(part).__name__ in ("AlbertModel", "BertModel"):
-            encoders.append(part)
+    encoders = _encoders_in(model)
     if not encoders:
         raise LitebertError(
             "LB-871",
@@ -223,6 +217,21 @@ def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
     for encoder in encoders:
         encoder.forward = EngineForward(encoder, DTYPES[precision])
     return model
+
+
+def _encoders_in(model: object) -> list[nn.Module]:
+    """Return the ALBERT and BERT encoders of transformers in a model or a pipeline."""
+    module = model
+    if not isinstance(model, nn.Module):
+        module = getattr(model, "model", None)  # a pipeline's
+    if not isinstance(module, nn.Module):
+        return []
+    encoders = list[nn.Module]()
+    for part in module.modules():
+        is_of_transformers = type(part).__module__.startswith("transformers.")
+        if is_of_transformers and type(part).__name__ in ("AlbertModel", "BertModel"):
+            encoders.append(part)
+    return encoders
 
 
 class EngineForward:
@@ -261,26 +270,26 @@ class EngineForward:
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        *more: object,
-        **others: object,
+        *arguments: object,
+        **options: object,
     ) -> object:
-        options = [
-            *more,
-            *(value for name, value in others.items() if name not in _WITHOUT_EFFECT),
-        ]
+        values = list(arguments)
+        for name, value in options.items():
+            if name not in _WITHOUT_EFFECT:
+                values.append(value)
         albert = None
-        is_plain = all(value is None or value is False for value in options)
+        is_plain = all(value is None or value is False for value in values)
         is_inference = is_plain and self._is_inference()
         inputs = (input_ids, attention_mask, token_type_ids)
         if is_inference and _are_usual(*inputs, self.config):
             albert = self._engine()
         if albert is None or input_ids is None:
-            return self.original(*inputs, *more, **others)
+            return self.original(*inputs, *arguments, **options)
         batch = Batch.from_padded(input_ids, attention_mask, token_type_ids)
         # (sequences, width, hidden)
         states = batch.to_padded(albert(batch).float(), width=input_ids.shape[1])
         output = self._output(states)
-        if others.get("return_dict", self.encoder.config.return_dict) is False:
+        if options.get("return_dict", self.encoder.config.return_dict) is False:
             return output.to_tuple()
         return output
 

@@ -187,12 +187,13 @@ def split_row_groups(source: Source, part_bytes: int) -> list[Source]:
 
 def _strings(parquet: Any) -> list[str]:
     """Return the columns of strings; pyarrow has no dictionaries in lists and structures."""
-    leaves = [parquet.schema.column(place) for place in range(len(parquet.schema))]
-    return [
-        leaf.path
-        for leaf in leaves
-        if leaf.physical_type == "BYTE_ARRAY" and leaf.path == leaf.name
-    ]
+    columns = list[str]()
+    for place in range(len(parquet.schema)):
+        leaf = parquet.schema.column(place)
+        is_inside_another = leaf.path != leaf.name
+        if leaf.physical_type == "BYTE_ARRAY" and not is_inside_another:
+            columns.append(leaf.path)
+    return columns
 
 
 def _has_long_strings(parquet: Any, group: int, columns: list[str]) -> bool:

@@ -54,9 +54,9 @@ def read_sheet(source: Source) -> Sheet:
     if not sheets:
         raise no_content(source.name)
     tables = [name for name, rows in sheets.items() if len(rows) > 1]
-    name = (tables or list(sheets))[0]
-    others = [other for other in sheets if other != name]
-    return Sheet(name, sheets[name], tuple(others))
+    first = (tables or list(sheets))[0]
+    others = [name for name in sheets if name != first]
+    return Sheet(first, sheets[first], tuple(others))
 
 
 def _require_calamine(source: Source) -> None:

@@ -92,11 +92,11 @@ class _Vocabulary:
 
 def _check_ids(name: str, added: Sequence[AddedToken], pieces: Sequence[str]) -> None:
     """Raise unless every added token has the id of its piece."""
-    wrong = [
-        f"{token.content} {token.id}"
-        for token in added
-        if not 0 <= token.id < len(pieces) or pieces[token.id] != token.content
-    ]
+    wrong = list[str]()
+    for token in added:
+        is_inside = 0 <= token.id < len(pieces)
+        if not is_inside or pieces[token.id] != token.content:
+            wrong.append(f"{token.content} {token.id}")
     if wrong:
         shown = ", ".join(wrong[:5])
         raise damaged_vocabulary(
@@ -424,9 +424,11 @@ class WordPieceModel(_Vocabulary):
         unknown = self.special.unk
         hidden = set(self.special) - {unknown}
         hidden |= {token.content for token in self.added if token.special}
-        shown = [piece for piece in pieces if piece not in hidden]
-        words = ["⁇" if piece == unknown else piece for piece in shown]
-        return " ".join(words).replace(" ##", "")
+        shown = list[str]()
+        for piece in pieces:
+            if piece not in hidden:
+                shown.append("⁇" if piece == unknown else piece)
+        return " ".join(shown).replace(" ##", "")
 
 
 def _read_word_pieces(data: bytes, name: str) -> list[str]:
@@ -437,7 +439,10 @@ def _read_word_pieces(data: bytes, name: str) -> list[str]:
         lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise damaged_vocabulary(name, error) from error
-    pieces = [line.split()[0] if line.strip() else line for line in lines]
+    pieces = list[str]()
+    for line in lines:
+        columns = line.split()
+        pieces.append(columns[0] if columns else line)
     largest = max(len(piece.encode()) for piece in pieces)
     if len(pieces) > MAX_PIECES or largest > MAX_PIECE_BYTES:
         raise damaged_vocabulary(

@@ -32,7 +32,8 @@ def read_vocabulary(path: Path) -> VocabularyFile:
     """Read the vocabulary at a path (a file, a folder or a run) with the settings next
     to it.
     """
-    look = f"ls -l {quote(str(path if path.is_dir() else path.parent))}"
+    folder = path if path.is_dir() else path.parent
+    look = f"ls -l {quote(str(folder))}"
     file = _find_vocabulary(path, command=look)
     if file.name == PIPELINE_FILE:
         vocabulary = read_tokenizer_json(file)

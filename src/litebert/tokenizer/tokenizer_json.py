@@ -296,9 +296,8 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             return _read_wordpiece(path, table, model)
     except ValueError as error:
         raise damaged_vocabulary(str(path), describe_invalid(error)) from error
-    raise _another_kind(
-        path, f"a {kind} model" if isinstance(kind, str) else "no model"
-    )
+    received = f"a {kind} model" if isinstance(kind, str) else "no model"
+    raise _another_kind(path, received)
 
 
 def _read_unigram(path: Path, table: JsonTable, model: JsonTable) -> VocabularyFile:
@@ -461,11 +460,10 @@ def _raise_number_commas(pieces: list[Piece]) -> list[Piece]:
     sentencepiece's scores have 32 bits, and minus 100 many need more (121 of 141
     official ones): the 100 is added back if only then all fit.
     """
-    commas = [
-        index
-        for index, piece in enumerate(pieces)
-        if piece.kind == NORMAL and ends_in_number_comma(piece.text)
-    ]
+    commas = list[int]()  # the ids of the number commas
+    for index, piece in enumerate(pieces):
+        if piece.kind == NORMAL and ends_in_number_comma(piece.text):
+            commas.append(index)
     lowered = np.array([pieces[index].score for index in commas])
     raised = lowered + NUMBER_COMMA_PENALTY
     if _have_32_bits(lowered) or not _have_32_bits(raised):

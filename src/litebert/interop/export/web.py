@@ -8,7 +8,7 @@ import json
 import tarfile
 import unicodedata
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from pathlib import Path
 
@@ -72,17 +72,14 @@ def export_web(
     _require_simple(vectors, folder)
     source = open_source(folder, has_head=has_head, has_states=True)
     model, report = convert(source, output, int8=True, table_bits=_TABLE_BITS)
-    by_output = {verb.exported: name for name, verb in VERBS.items()}
-    verbs = [by_output[name] for name in report.outputs if name in by_output]
-    verbs.append("search")
 
+    verbs = _page_verbs(report.outputs)
     # names that no server takes for already compressed, as some take .gz
-    unpacked = {
-        "model.bin": model,
-        "runtime.bin": binary,
-        "tokenizer.bin": json.dumps(table, ensure_ascii=False).encode(),
+    files = {
+        "model.bin": _compress(model),
+        "runtime.bin": _compress(binary),
+        "tokenizer.bin": _compress(json.dumps(table, ensure_ascii=False).encode()),
     }
-    files = {name: gzip.compress(data, 9, mtime=0) for name, data in unpacked.items()}
     settings: dict[str, Json] = {
         "name": _name_of(folder),
         "verbs": [*verbs],
@@ -104,7 +101,7 @@ def export_web(
         write_bytes(staged / "README.txt", _NOTICE.encode())
     return ExportReport(
         output,
-        outputs=tuple(verbs),
+        outputs=verbs,
         bytes=sum(len(data) for data in files.values()),
         parity=report.parity,
         notes=(
@@ -112,6 +109,17 @@ def export_web(
             f"try it: python -m http.server --directory {output}",
         ),
     )
+
+
+def _page_verbs(outputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the verbs that a page answers with these outputs of a network."""
+    by_output = {verb.exported: name for name, verb in VERBS.items()}
+    verbs = [by_output[name] for name in outputs if name in by_output]
+    return (*verbs, "search")
+
+
+def _compress(data: bytes) -> bytes:
+    return gzip.compress(data, 9, mtime=0)  # the same bytes at any time
 
 
 def _name_of(folder: Path) -> str:
