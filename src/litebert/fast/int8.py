@@ -15,7 +15,6 @@ float32.
 import warnings
 from collections.abc import Iterable
 from functools import lru_cache, partial
-from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -177,11 +176,10 @@ class Product:
     """
 
     def __init__(self, *layers: nn.Module) -> None:
-        found = [layer for layer in layers if isinstance(layer, Int8Linear)]
-        scale = torch.cat([layer.scale for layer in found]).float()
-        weight = torch.ops.onednn.qlinear_prepack(
-            torch.cat([layer.quantized for layer in found]), None
-        )
+        tables = [layer for layer in layers if isinstance(layer, Int8Linear)]
+        scale = torch.cat([table.scale for table in tables]).float()  # (outputs,)
+        quantized = torch.cat([table.quantized for table in tables])
+        weight = torch.ops.onednn.qlinear_prepack(quantized, None)
         self._weight = (weight, scale, torch.zeros(len(scale), dtype=torch.int32))
         self._multiply = torch.ops.onednn.qlinear_pointwise
 
@@ -224,21 +222,24 @@ def kernels_work() -> bool:
     """
     draws = torch.Generator().manual_seed(0)
     grid = ByteGrid(0.01, 128)
-    x, weight = (torch.rand(rows, 256, generator=draws) < 0.5 for rows in (32, 64))
-    ends = torch.where(x, 1.27, -1.28)
+    is_high = torch.rand(32, 256, generator=draws) < 0.5
+    x = torch.where(is_high, 1.27, -1.28)  # (rows, inputs), the ends of the grid
+    is_positive = torch.rand(64, 256, generator=draws) < 0.5
     layer = Int8Linear(nn.Linear(256, 64, device="meta"))
-    layer.quantized = torch.where(weight, 127, -127).to(torch.int8)
+    layer.quantized = torch.where(is_positive, 127, -127).to(torch.int8)
     layer.scale = torch.full((64,), 0.01)
     try:
         # quantized tensors are deprecated
         with warnings.catch_warnings(action="ignore"):
-            rounded = quantize(ends, grid)
-        found = Product(layer)(rounded, grid, torch.zeros(64))
+            rounded = quantize(x, grid)
+        product = Product(layer)(rounded, grid, torch.zeros(64))
     except (AttributeError, RuntimeError):
         # torch has no kernel of this name, or none for this CPU
         return False
-    is_right = torch.allclose(found, F.linear(ends, layer.weight), rtol=1e-3, atol=1e-2)
-    return is_right and torch.equal(rounded, x.to(torch.uint8) * 255)
+    if not torch.equal(rounded, is_high.to(torch.uint8) * 255):
+        return False
+    expected = F.linear(x, layer.weight)
+    return torch.allclose(product, expected, rtol=1e-3, atol=1e-2)
 
 
 class Sizes(NamedTuple):
@@ -386,62 +387,82 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     """Return the ranges, shifts and biases of each step's products, observed on
     batches.
     """
-    observers = [[Observer() for _ in SITES] for _ in albert.plan]
-    remaining = chain(*observers)
+    observers_by_step = _observe(albert, batches)
+    ranges = []
+    shifts = []
+    biases = []
+    for (i, j), observers in zip(albert.plan, observers_by_step, strict=True):
+        attention = albert.attention[i]
+        feed_forward = albert.feed_forward[j]
+        # the mean of each channel, over all tokens
+        means = [observer.total / observer.num_rows for observer in observers]
+        first, mixed, second, wide = means
+        step_biases = [
+            attention.query(first),
+            attention.key(first),
+            attention.value(first),
+            _correct_bias(attention.output, mixed),
+            feed_forward.intermediate(second),
+            # the residual lacks this mean
+            _correct_bias(feed_forward.output, wide) + second,
+        ]
+        biases.append(torch.cat(step_biases))  # (5 hidden + intermediate,)
+        shifts.append(torch.stack([first, second]))  # (2, hidden)
+        # only the inputs of the two blocks are shifted
+        centers: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
+        pairs = zip(observers, centers, strict=True)
+        ranges.append([observer.range(center) for observer, center in pairs])
+    return Int8Calibration(
+        torch.tensor(ranges), torch.stack(shifts), torch.stack(biases)
+    )
 
-    def observe(
+
+def _observe(albert: Albert, batches: Iterable[Batch]) -> list[list["Observer"]]:
+    """Return the observers of each step, in the order of SITES, after all batches; the
+    network itself is never modified.
+    """
+    recorder = Recorder()
+    observed_steps = list[steps.Step]()
+    # A shared block is made for each step anew, so that every step has its observers.
+    for blocks in albert.plan:
+        observed_steps += steps.make_steps(albert, recorder.make, plan=[blocks])
+    for batch in batches:
+        recorder.num_tokens = len(batch.ids)
+        layout = Layout(batch)
+        hidden = albert.embedding(batch).to(albert.dtype)
+        for step in observed_steps:
+            hidden = step(hidden, layout)
+    count = len(SITES)
+    starts = range(0, len(recorder.observers), count)
+    return [recorder.observers[start : start + count] for start in starts]
+
+
+class Recorder:
+    """Makes linear layers, each with an observer of its inputs."""
+
+    def __init__(self) -> None:
+        # A step makes its products in the order of SITES.
+        self.observers = list[Observer]()
+        self.num_tokens = 0  # of the batch that is computed
+
+    def make(
+        self,
         weight: Tensor,
         bias: Tensor,
         dtype: torch.dtype,
         activation: Activation,
-        _: float,
+        _dropout_prob: float,
     ) -> steps.Linear:
-        observer = next(remaining)
+        """Return the layer of `packed_linear`, observed."""
+        observer = Observer()
+        self.observers.append(observer)
         linear = steps.packed_linear(weight, bias, dtype, activation)
 
         def apply(x: Tensor, residual: Tensor | None) -> Tensor:
-            observer.see(x[:num_tokens])  # the rows after these are padding
+            observer.see(x[: self.num_tokens])  # the rows after these are padding
             return linear(x, residual)
 
         return apply
-
-    # The products of a step are made in the order of SITES.
-    seen_steps = [
-        step
-        for each in albert.plan
-        for step in steps.make_steps(albert, observe, plan=[each])
-    ]
-    for batch in batches:  # the network itself is never modified
-        num_tokens = len(batch.ids)
-        layout = Layout(batch)
-        hidden = albert.embedding(batch).to(albert.dtype)
-        for step in seen_steps:
-            hidden = step(hidden, layout)
-
-    ranges = []
-    shifts = []
-    biases = []
-    for (i, j), seen in zip(albert.plan, observers, strict=True):
-        mixing = albert.attention[i]
-        widening = albert.feed_forward[j]
-        # means by channel
-        first, mixed, second, wide = (
-            observer.total / observer.num_rows for observer in seen
-        )
-        parts = [project(first) for project in (mixing.query, mixing.key, mixing.value)]
-        parts += [_correct_bias(mixing.output, mixed), widening.intermediate(second)]
-        # (5 hidden + intermediate,)
-        biases.append(
-            torch.cat([*parts, _correct_bias(widening.output, wide) + second])
-        )
-        shifts.append(torch.stack([first, second]))  # (2, hidden)
-        centers: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
-        ranges.append(
-            [each.range(center) for each, center in zip(seen, centers, strict=True)]
-        )
-    return Int8Calibration(
-        torch.tensor(ranges), torch.stack(shifts), torch.stack(biases)
-    )
 
 
 def _correct_bias(linear: nn.Linear, mean: Tensor) -> Tensor:
@@ -467,14 +488,13 @@ class Observer:
 
     def see(self, x: Tensor) -> None:
         """Observe an input (rows, channels)."""
-        self._low, self._high = (
-            self._low.minimum(x.amin(0)),
-            self._high.maximum(x.amax(0)),
-        )
+        self._low = self._low.minimum(x.amin(0))  # (channels,)
+        self._high = self._high.maximum(x.amax(0))
         self.total = self.total + x.sum(0)
-        self.num_rows = self.num_rows + len(x)
-        size = (max(1, _NUM_DRAWN // x.shape[1]),)
-        self._rows.append(x[torch.randint(len(x), size, generator=self._draws)])
+        self.num_rows += len(x)
+        num_drawn = max(1, _NUM_DRAWN // x.shape[1])
+        numbers = torch.randint(len(x), (num_drawn,), generator=self._draws)
+        self._rows.append(x[numbers])
 
     def range(self, shift: Tensor | float) -> tuple[float, float]:
         """Return the range with the least rounding error, among shrunken versions of
@@ -482,17 +502,16 @@ class Observer:
 
         Clipping a rare extreme costs less than a coarser grid for everything else.
         """
-        low = float((self._low - shift).min())
-        high = float((self._high - shift).max())
+        low = min(float((self._low - shift).min()), 0.0)
+        high = max(float((self._high - shift).max()), 0.0)
         sample = torch.cat(self._rows) - shift  # (sampled rows, channels)
+        errors = [_rounding_error(sample, low * s, high * s) for s in _SHRINKS]
+        best = _SHRINKS[errors.index(min(errors))]
+        return low * best, high * best
 
-        def error(ends: tuple[float, float]) -> float:
-            grid = ByteGrid.over(*ends)
-            rounded = torch.fake_quantize_per_tensor_affine(
-                sample, grid.scale, grid.zero, 0, 255
-            )
-            return float((rounded - sample).square().mean())
 
-        return min(
-            ((min(low, 0.0) * s, max(high, 0.0) * s) for s in _SHRINKS), key=error
-        )
+def _rounding_error(x: Tensor, low: float, high: float) -> float:
+    """Return the mean square of what rounding to the grid of a range changes."""
+    grid = ByteGrid.over(low, high)
+    rounded = torch.fake_quantize_per_tensor_affine(x, grid.scale, grid.zero, 0, 255)
+    return float((rounded - x).square().mean())
