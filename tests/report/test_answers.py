@@ -205,3 +205,15 @@ def test_cosines_are_judged_by_their_ranks(tmp_path: Path) -> None:
     assert table.rows[0][:2] == ("000", "4, 1")
     assert {cells[1] for cells in table.rows[1:]} == {"1, 2", "2, 3", "3, 4"}
     assert "farthest from their place" in table.title
+
+
+def test_the_order_of_errors_is_explained_where_there_are_errors(
+    tmp_path: Path,
+) -> None:
+    explanation = "The errors of the last step"
+    wrong = sections(tmp_path / "wrong", [row(1, "a", "b")], ["a", "b"])
+    (sentence,) = wrong["Worst errors"].words
+    assert sentence.startswith(explanation)
+    right = sections(tmp_path / "right", [row(1, "a", "a")], ["a", "b"])
+    assert right["Worst errors"].words == ["All 1 answers on dev are right."]
+    assert not right["Worst errors"].tables
