@@ -124,7 +124,9 @@ def recorded(text: str, section: str) -> str:
         rf"^{re.escape(title)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL
     )
     if pattern.search(text):
-        return pattern.sub(lambda _: f"{section}\n", text).rstrip("\n") + "\n"
+        return (
+            pattern.sub(lambda _: f"{section.rstrip()}\n\n", text).rstrip("\n") + "\n"
+        )
     return f"{text.rstrip()}\n\n{section}"
 
 
