@@ -45,8 +45,8 @@ class Parity:
 
     def __str__(self) -> str:
         return (
-            f"differs by up to {self.max_difference:.1e}, correlation"
-            f" {self.correlation:.5f}"
+            f"differs by up to {self.max_difference:.1e} from the network, whose values"
+            f" reach {self.scale:.1e}, correlation {self.correlation:.5f}"
         )
 
 

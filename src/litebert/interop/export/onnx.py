@@ -66,8 +66,9 @@ def convert(
         parity = require_near(runner(data), source, output, is_int8=True)
         if not parity.correlation >= _GOOD_CORRELATION:  # or NaN
             notes.append(
-                "int8 changes these outputs visibly: compare its answers with the"
-                " model's on your own data, or export without --int8"
+                f"eight bits change these outputs (correlation below"
+                f" {_GOOD_CORRELATION}): compare its answers with the model's on your"
+                " own data"
             )
     names = source.padded.output_names
     return data, ExportReport(output, names, len(data), parity, tuple(notes))
