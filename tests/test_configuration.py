@@ -78,6 +78,7 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(
     ("word", "said"),
     [
         ("train.seed=-1", "greater than or equal to 0"),
+        ("train.threads=100000", "less than or equal to 1024"),
         ("train.seed=abc", "a valid integer"),
         ("model.num_attention_heads=5", "multiple of num_attention_heads"),
         ("model.num_hidden_groups=13", "must not exceed num_hidden_layers"),

@@ -698,6 +698,7 @@ class TrainConfig(Section):
     threads: int | None = Field(
         None,
         ge=1,
+        le=1_024,  # torch crashes where the system cannot start so many
         description="CPU threads; unset: torch's default; with minutes: the faster",
     )
     max_skipped_steps: int = Field(

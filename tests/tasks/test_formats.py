@@ -1,6 +1,7 @@
 """Formats and encodings of files: each is recognized, and read for what it means."""
 
 import json
+import os
 import re
 import zipfile
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from litebert.api.training import data_check
 from litebert.errors import LitebertError
 from litebert.reading.encoding import find_encoding
 from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import FOLDER, LAYOUTS, SUFFIXES, open_table
+from litebert.tasks.own.layouts import FOLDER, LAYOUTS, SUFFIXES, hash_table, open_table
 
 Write = Callable[[str, bytes | str], Path]
 Read = list[tuple[str, object]]
@@ -263,6 +264,16 @@ def test_a_folder_for_each_label_is_read(tmp_path: Path) -> None:
     (folder / "good" / "new.txt").write_text("one more", "utf-8")
     with pytest.raises(LitebertError, match="LB-890"):
         again.read(folder, "dev")
+
+
+def test_names_that_are_not_utf8_are_read_and_hashed(tmp_path: Path) -> None:
+    for label in (b"good", b"b\xe9d"):
+        folder = tmp_path / os.fsdecode(label)
+        folder.mkdir()
+        (folder / "1.txt").write_text("A film.")
+    labels = {row["label"] for _, row in open_table(tmp_path).rows()}
+    assert labels == {"good", os.fsdecode(b"b\xe9d")}
+    assert len(hash_table(tmp_path)) == 64
 
 
 def test_folders_for_splits_stand_above_those_for_labels(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ class TextFolder:
             files += [path.with_suffix(ENTITIES) for path in self.texts]
         for path in files:
             name = path.relative_to(self.source.location).as_posix()
-            digest.update(f"{name} {hash_file(path)}\n".encode())
+            line = f"{name} {hash_file(path)}\n"
+            digest.update(line.encode("utf-8", "surrogatepass"))  # odd names
         return digest.hexdigest()
 
     def open(self) -> TableFile:
