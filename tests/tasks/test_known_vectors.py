@@ -286,6 +286,17 @@ def _of_whole_numbers(folder: Path) -> None:
     np.save(folder / "0001.npy", np.zeros((100, WIDTH), np.int64))
 
 
+def _an_archive(folder: Path) -> None:
+    np.savez(folder / "0001.npz", vectors=np.zeros((100, WIDTH), np.float32))
+    (folder / "0001.npz").rename(folder / "0001.npy")
+
+
+def _not_a_number(folder: Path) -> None:
+    table = np.zeros((100, WIDTH), np.float32)
+    table[41, 3] = np.nan
+    np.save(folder / "0001.npy", table)
+
+
 def _without_a_text(folder: Path) -> None:
     lines = (folder / "0001.jsonl").read_text().splitlines(keepends=True)
     lines[6] = '{"words": "The red fox."}\n'
@@ -311,7 +322,9 @@ def _narrow(folder: Path) -> None:
         (_with_header(b"(100, ", b"( -1, "), r"LB-562(?s:.*)0001\.npy"),
         (_with_header(b"(100, ", b"((00, "), r"LB-562(?s:.*)0001\.npy"),
         (_with_header(b"'descr'", b"b'escr'"), r"LB-562(?s:.*)0001\.npy"),
+        (_an_archive, r"LB-562(?s:.*)0001\.npy"),
         (_of_whole_numbers, r"LB-563(?s:.*)int64"),
+        (_not_a_number, r"LB-563(?s:.*)vector 42"),
         (_without_a_text, r"LB-564(?s:.*)line 7 of"),
         (_of_another_width, r"LB-565(?s:.*)24, 25"),
         (_narrow, r"LB-566(?s:.*)hidden_size 16, and vectors of 8"),

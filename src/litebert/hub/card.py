@@ -263,7 +263,7 @@ def _command(run: RunFolder) -> list[str]:
             presets.add(preset)
     if recipes:
         words += ["--recipe", min(recipes)]
-    for preset in presets:
+    for preset in sorted(presets):
         words += ["--preset", preset]
     words += ["--name", run.name]
     for plugin in run.file.plugins:

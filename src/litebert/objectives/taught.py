@@ -16,6 +16,7 @@ from pathlib import Path
 from tokenize import TokenError
 
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from litebert import rng
@@ -74,6 +75,7 @@ class VectorShard:
     def open(cls, path: Path) -> "VectorShard":
         """Map the vectors and find the texts beside them, which must be as many."""
         vectors = _map_vectors(path)
+        _require_finite(vectors, path)
         texts = _texts_beside(path)
         sizes = [0]  # in bytes, of each line
         with texts.open("rb") as file:
@@ -98,6 +100,8 @@ class VectorShard:
         return _text_of(line, self.texts, row + 1)
 
 
+_ROWS_AT_ONCE = 16_384  # when all numbers of a file are looked at
+
 # What numpy raises for a damaged header, which it reads as a Python literal
 _NOT_AN_ARRAY = (
     ValueError,
@@ -113,7 +117,8 @@ def _map_vectors(path: Path) -> Vectors:
     """Map the array of a file, (texts, width), in float16 or float32."""
     advice = f"write {path} again, as float16 or float32 with a row for each text"
     try:
-        vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        # unlike np.load, it opens no archive (.npz) under this name
+        vectors: Vectors = open_memmap(path, mode="r")
     except _NOT_AN_ARRAY as error:
         raise DamagedError(
             "LB-562", f"{path} is not a complete array", received=error, next=advice
@@ -127,6 +132,22 @@ def _map_vectors(path: Path) -> Vectors:
             next=advice,
         )
     return vectors
+
+
+def _require_finite(vectors: Vectors, path: Path) -> None:
+    """Raise LB-563 for NaN and infinity, which would end a training hours later."""
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        block = vectors[start : start + _ROWS_AT_ONCE]
+        is_damaged = ~np.isfinite(block).all(axis=1)  # (rows,)
+        if is_damaged.any():
+            row = start + int(is_damaged.argmax()) + 1
+            raise LitebertError(
+                "LB-563",
+                f"{path} does not hold vectors",
+                received=f"NaN or infinity in vector {row:,}",
+                expected="finite numbers",
+                next=f"write {path} again; float16 holds numbers up to 65,504",
+            )
 
 
 def _texts_beside(path: Path) -> Path:
