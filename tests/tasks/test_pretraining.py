@@ -501,7 +501,7 @@ def test_a_stopped_distillation_resumes_bit_for_bit_from_the_same_teacher(
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     with (teacher_folder / "model.safetensors").open("ab") as file:
         file.write(b" ")
-    with pytest.raises(LitebertError, match="data of teacher"):
+    with pytest.raises(LitebertError, match="values of teacher"):
         weights()
 
 
