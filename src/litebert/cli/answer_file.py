@@ -131,8 +131,9 @@ class AnswerFile:
                 record["answer"] = base64.b64encode(vector).decode()
             text = _encode(json.dumps(record, ensure_ascii=False))
             lines.append(_digest(text) + b" " + text)
-        self._append(lines)
+        # before, because an interrupt may come between the two
         self._is_empty = False
+        self._append(lines)
 
     def __enter__(self) -> Self:
         return self
