@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count
@@ -320,22 +321,26 @@ def test_control_batches_counted_by_each_reader_depend_on_the_ranks(
         test_batches_do_not_depend_on_workers_depth_or_ranks(expected, 0, 2)
 
 
-def test_control_a_worker_that_is_not_replaced_stays_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(worker_processes, "STOPPED_SECONDS", 1e9)
-    batches = prefetch(OPEN, range(10**9), workers=1)
-    next(batches)
-    (worker,) = multiprocessing.active_children()
-    os.kill(worker.pid, signal.SIGSTOP)
-    before = signal.signal(
-        signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError)
-    )
-    signal.setitimer(signal.ITIMER_REAL, 4)  # more than twice what the test above needs
-    try:
-        with pytest.raises(TimeoutError):
-            list(batches)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        worker.kill()
+# Waits for a worker that is stopped; ends by an alarm if it is not replaced.
+STAYS_STOPPED = """
+import multiprocessing, os, signal
+from litebert.objectives import prefetch, workers
+from tests.objectives.test_batches_by_number import OPEN
+
+workers.STOPPED_SECONDS = 1e9
+batches = prefetch(OPEN, range(10**9), workers=1)
+next(batches)
+(worker,) = multiprocessing.active_children()
+os.kill(worker.pid, signal.SIGSTOP)
+print(worker.pid, flush=True)
+signal.alarm(4)  # seconds: more than twice what the test above needs
+list(batches)
+"""
+
+
+def test_control_a_worker_that_is_not_replaced_stays_stopped() -> None:
+    command = [sys.executable, "-c", STAYS_STOPPED]  # run in the root, too
+    parent = subprocess.run(command, stdout=subprocess.PIPE, timeout=300)
+    with suppress(ProcessLookupError):  # it may have ended with its parent
+        os.kill(int(parent.stdout), signal.SIGKILL)
+    assert parent.returncode == -signal.SIGALRM
