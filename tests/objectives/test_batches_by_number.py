@@ -340,7 +340,10 @@ list(batches)
 
 def test_control_a_worker_that_is_not_replaced_stays_stopped() -> None:
     command = [sys.executable, "-c", STAYS_STOPPED]  # run in the root, too
-    parent = subprocess.run(command, stdout=subprocess.PIPE, timeout=300)
-    with suppress(ProcessLookupError):  # it may have ended with its parent
-        os.kill(int(parent.stdout), signal.SIGKILL)
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        # a line alone: the worker holds the pipe open, and may outlive its parent
+        worker = int(parent.stdout.readline())
+        parent.wait(timeout=300)
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
     assert parent.returncode == -signal.SIGALRM
