@@ -231,6 +231,8 @@ def test_a_plug_in_is_the_file_that_was_named(page: Callable[[str], Path]) -> No
     Path("other/better.py").write_text(text, "utf-8")
     sys.path.insert(0, "")
     load_plugin("other/better.py")
+    loaded = sys.modules["better"].__file__
+    assert loaded is not None and Path(loaded).samefile("other/better.py")
     forget(Path("better.py"))
 
 

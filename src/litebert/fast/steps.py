@@ -603,10 +603,12 @@ def packed_linear(
     activation: Activation,
     _dropout_prob: float = 0.0,
 ) -> Linear:
-    """Return (x, y) -> activation(x W^T + b), or y + x W^T + b, on rows of `dtype`."""
-    if not (device_at(weight.device).is_cpu and packing_pays(dtype)):
-        return plain_linear(weight, bias, dtype, activation)
-    return onednn_linear(weight.detach().to(dtype), bias.detach().to(dtype), activation)
+    """Return (x, y) -> activation(x W^T + b), or y + x W^T + b, on rows of `dtype`;
+    packed where that is faster on this machine.
+    """
+    if device_at(weight.device).is_cpu and packing_pays(dtype):
+        return repeatable_linear(weight, bias, dtype, activation)
+    return plain_linear(weight, bias, dtype, activation)
 
 
 def repeatable_linear(

@@ -181,10 +181,14 @@ def _doubt_of_order(run: RunFolder, last: LogRow) -> str | None:
 
 def is_worse_than_start(run: RunFolder) -> bool:
     """Return whether pretraining only raised the held-out loss of its start."""
-    if run.kind != "pretraining" or not run.evaluations or run.evaluations[0].step:
+    if run.kind != "pretraining" or not run.evaluations:
+        return False
+    first = run.evaluations[0]
+    if first.step:  # it began from random weights
         return False
     losses = [row.values.get("masked_lm_loss", math.inf) for row in run.evaluations]
-    return losses.index(min(losses)) == 0 and losses[0] + WORSE < losses[-1] < math.inf
+    has_risen = losses[0] + WORSE < losses[-1] < math.inf
+    return has_risen and min(losses) == losses[0]
 
 
 def _doubt_of_overtraining(evaluations: Sequence[LogRow]) -> str | None:

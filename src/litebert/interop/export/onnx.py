@@ -279,22 +279,38 @@ class _Int8Nodes:
         """Add a product in integers and its rescaling to float."""
         x, factor = node.input  # the factor is the weight, or the weight transposed
         (out,) = node.output
-        self.add("DynamicQuantizeLinear", [x], f"{x}.uint8", f"{x}.scale", f"{x}.zero")
-        integers = [f"{x}.uint8", f"{factor}.int8", f"{x}.zero"]
-        self.add("MatMulInteger", integers, f"{out}.int32")
-        self.add("Cast", [f"{out}.int32"], f"{out}.float", to=onnx.TensorProto.FLOAT)
-        self.add("Mul", [f"{x}.scale", f"{weight}.scale"], f"{out}.scale")
-        self.add("Mul", [f"{out}.float", f"{out}.scale"], out)
+        # x as bytes, with its scale and zero point
+        x_bytes = f"{x}.uint8"
+        x_scale = f"{x}.scale"
+        x_zero = f"{x}.zero"
+        self.add("DynamicQuantizeLinear", [x], x_bytes, x_scale, x_zero)
+
+        product = f"{out}.int32"
+        self.add("MatMulInteger", [x_bytes, f"{factor}.int8", x_zero], product)
+
+        scale = f"{out}.scale"
+        self.add("Mul", [x_scale, f"{weight}.scale"], scale)
+        self._add_rescaling(product, scale, out)
 
     def add_lookup(self, node: onnx.NodeProto) -> None:
         """Add the lookup of rows in eight bits, with the scale of each."""
         table, ids = node.input
         (out,) = node.output
-        self.add("Gather", [f"{table}.int8", ids], f"{out}.int8")
-        self.add("Gather", [f"{table}.scale", ids], f"{out}.scale")
-        self.add("Unsqueeze", [f"{out}.scale", _LAST_AXIS], f"{out}.scales")
-        self.add("Cast", [f"{out}.int8"], f"{out}.float", to=onnx.TensorProto.FLOAT)
-        self.add("Mul", [f"{out}.float", f"{out}.scales"], out)
+        rows = f"{out}.int8"
+        self.add("Gather", [f"{table}.int8", ids], rows)
+
+        # one scale a row: (ids,), then (ids, 1)
+        scale = f"{out}.scale"
+        self.add("Gather", [f"{table}.scale", ids], scale)
+        scales = f"{out}.scales"
+        self.add("Unsqueeze", [scale, _LAST_AXIS], scales)
+        self._add_rescaling(rows, scales, out)
+
+    def _add_rescaling(self, integers: str, scale: str, out: str) -> None:
+        """Add integers times their scale, as float."""
+        numbers = f"{out}.float"
+        self.add("Cast", [integers], numbers, to=onnx.TensorProto.FLOAT)
+        self.add("Mul", [numbers, scale], out)
 
     def inputs(self) -> set[str]:
         return {name for node in self.by_output.values() for name in node.input}

@@ -410,9 +410,12 @@ class MultiLabel(TextClassification):
             marks = [_is_marked(row, name, place) for name in columns]
             return tuple(number for number, mark in enumerate(marks) if mark)
         cell = reading.columns.cell(row, "label")
-        is_one = label_in(cell) in reading.numbers  # it may contain the separator
-        labels = [label_in(cell)] if is_one else labels_in(cell, str(cell))
-        return tuple(sorted({reading.number(label, place) for label in labels}))
+        whole = label_in(cell)
+        labels: Sequence[str | None] = [whole]
+        if whole not in reading.numbers:  # a label may contain the separator
+            labels = labels_in(cell, str(cell))
+        numbers = {reading.number(label, place) for label in labels}
+        return tuple(sorted(numbers))
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
         return np.array(self._multi_hot([label_of(example)])[0], dtype=np.float32)
