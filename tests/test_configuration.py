@@ -170,7 +170,7 @@ def test_names_are_those_of_the_registries() -> None:
     for word, nearest in (
         ("optim.name=adam", "did you mean adamw?"),
         ("objective.sentence=ordered", "did you mean order?"),
-        ("model.attention=locale", "did you mean local?"),
+        ("model.attention=fully", "did you mean full?"),
     ):
         with pytest.raises(LitebertError, match="LB-107") as caught:
             resolve(PretrainConfig, CORPUS, settings_from_words([word]))

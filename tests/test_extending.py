@@ -454,7 +454,11 @@ def test_its_setting_is_saved_and_its_map_and_exports_follow(
     config = json.loads((folder / "config.json").read_text())
     assert config["dilation"] == 3
     assert config["litebert_plugins"] == ["dilated"]
-    assert "attention_window" not in config
+    # transformers does not know this model_type, and finds no weights by its class
+    with pytest.raises(ValueError, match="albert-litebert"):
+        transformers.AutoConfig.from_pretrained(folder)
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        transformers.AlbertModel.from_pretrained(folder)
     model = litebert.load(folder)
     assert model.network.config.attention_arguments == {"dilation": 3}
     found = attention(model, "Anna walked home.", step=1)

@@ -61,8 +61,8 @@ def study_ablation(
     reproduced.
 
     NAME is embedding (Table 3), sharing (4), sentence (5), time (6), data (7), dropout
-    (8), depth (11), width (12), ngram or groups; or masking or attention, which the
-    authors name as future work. A trained row is not trained again: rerun the command
+    (8), depth (11), width (12), ngram or groups; or masking, which the authors name
+    as future work. A trained row is not trained again: rerun the command
     to resume.
     """
     require_replaceable(output, as_folder=True)

@@ -85,16 +85,10 @@ class AlbertConfig(Section):
         3_072, ge=1, le=262_144, description="feed-forward width, I"
     )
     attention: Annotated[str, NameIn(ATTENTION_KINDS)] = Field(
-        "full", description="full, or local: only neighbors and [CLS]"
+        "full", description="full, or a kind that a plug-in adds"
     )
     attention_settings: Options = Field(
         {}, description="settings of a kind of attention that a plug-in adds"
-    )
-    attention_window: int = Field(
-        64,
-        ge=1,
-        le=65_536,
-        description="neighbors on each side that local attention sees",
     )
     hidden_act: Activation = Field(
         "gelu_new", description="gelu_new: tanh form; gelu: erf"
@@ -137,18 +131,10 @@ class AlbertConfig(Section):
 
     @property
     def attention_arguments(self) -> dict[str, Any]:
-        """The settings of this kind of attention, by name: fields of this record or, in
-        a plug-in's kind, entries of `attention_settings`.
-        """
+        """All settings of this kind of attention, by name."""
         if self.has_full_attention:
             return {}
-        arguments = dict[str, Any]()
-        for name, default in ATTENTION_KINDS[self.attention].settings.items():
-            if name in AlbertConfig.model_fields:
-                arguments[name] = getattr(self, name)
-            else:
-                arguments[name] = self.attention_settings.get(name, default)
-        return arguments
+        return {**ATTENTION_KINDS[self.attention].settings, **self.attention_settings}
 
     @property
     def projects_embeddings(self) -> bool:

@@ -54,7 +54,6 @@ PRETRAINED: dict[str, dict[str, object]] = {
         "model.inner_group_num": 2,
     },
     "wide embeddings": {"model.embedding_size": 32},
-    "local attention": {"model.attention": "local", "model.attention_window": 4},
     "begun gently": {
         "early.mask_prob": 0.3,
         "early.depth": 1,

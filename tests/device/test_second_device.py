@@ -119,11 +119,11 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 def test_a_training_step_waits_once(
     monkeypatch: pytest.MonkeyPatch, described: Device, lengths: tuple[int, ...]
 ) -> None:
-    for dtype, dropout, kind in product(DTYPES, (0.0, 0.1), ("full", "local")):
+    for dtype, dropout in product(DTYPES, (0.0, 0.1)):
         with fake_gpu(monkeypatch, described) as waits:
-            network = _pretrained(_config(dropout, attention=kind), dtype)
+            network = _pretrained(_config(dropout), dtype)
             _take_step(network, OptimConfig(), lengths)
-        assert waits == ["training_step"], (dtype, dropout, kind)
+        assert waits == ["training_step"], (dtype, dropout)
 
 
 OPTIMIZERS = [

@@ -8,25 +8,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from litebert.config import AlbertConfig
 from litebert.fast.attention import (
     Attend,
     Layout,
-    attend_of,
     full,
-    local,
     masked,
     padded,
     rectangles,
 )
-from litebert.nn import AttentionBlock, Batch, attention
+from litebert.nn import Batch, Visible, attention
 
 LENGTHS = (3, 40, 16, 1, 33, 40, 70, 131, 2)
 READ = [0, 3, 43, 59, 60, 93, 132, 333]
-LOCAL = [
-    AlbertConfig(attention="local", attention_window=window)
-    for window in (1, 5, 32, 40, 300)
-]
+
+
+def near(query: Tensor, key: Tensor) -> Tensor:
+    """Read the neighbors and the first token, as a plug-in's kind of attention may."""
+    return ((query - key).abs() <= 5) | (key == 0) | (query == 0)
 
 
 def _batch(lengths: tuple[int, ...] = LENGTHS) -> Batch:
@@ -43,69 +41,31 @@ def _rows(num_tokens: int) -> tuple[Tensor, ...]:
     ).unbind(0)
 
 
-def test_local_attention_reads_neighbours_and_the_first_token_which_reads_all() -> None:
-    visible = AttentionBlock(
-        AlbertConfig(attention="local", attention_window=1)
-    ).visible
-    place = torch.arange(4)
-    assert visible(place[:, None], place).int().tolist() == [
-        [1, 1, 1, 1],
-        [1, 1, 1, 0],
-        [1, 1, 1, 1],
-        [1, 0, 1, 1],
-    ]
-
-
-KERNELS: list[tuple[AlbertConfig, Attend]] = [
-    (AlbertConfig(), full),
-    (AlbertConfig(), rectangles),
-    (AlbertConfig(), padded),
-    *((config, attend_of(config, in_rectangles=False)) for config in LOCAL),
-    (LOCAL[1], partial(masked, visible=AttentionBlock(LOCAL[1]).visible)),
+KERNELS: list[tuple[Visible | None, Attend]] = [
+    (None, full),
+    (None, rectangles),
+    (None, padded),
+    (near, partial(masked, visible=near)),
 ]
 
 
 @pytest.mark.parametrize("queries", [None, READ, [2, 60, 60]])
 @pytest.mark.parametrize("lengths", [LENGTHS, (56,) * 6])
-@pytest.mark.parametrize(("config", "attend"), KERNELS)
+@pytest.mark.parametrize(("visible", "attend"), KERNELS)
 def test_a_kernel_gives_what_its_formula_gives(
-    config: AlbertConfig,
+    visible: Visible | None,
     attend: Attend,
     lengths: tuple[int, ...],
     queries: list[int] | None,
 ) -> None:
-    batch, (q, k, v) = _batch(lengths), _rows(336)
-    layout = Layout(batch, slice(None) if queries is None else torch.tensor(queries))
-    expected = attention(q, k, v, batch, AttentionBlock(config).visible)[layout.queries]
-    torch.testing.assert_close(
-        attend(q[layout.queries], k, v, layout, 0.0), expected, rtol=0, atol=1e-5
-    )
-
-
-def test_the_memory_of_a_token_in_local_attention_does_not_grow_with_the_length() -> (
-    None
-):
-    sizes = []
-    for length, window in ((1_024, 16), (8_192, 16), (32, 2_048)):
-        with _Largest() as largest:
-            local(
-                *_rows(length), Layout(_batch((length,))), 0.0, attention_window=window
-            )
-        sizes.append(largest.numel / length)
-    assert sizes[1] <= 1.1 * sizes[0]
-    assert sizes[2] <= 2 * sizes[0], "nor with a window that is wider than the text"
-
-
-class _Largest(torch.utils._python_dispatch.TorchDispatchMode):
-    """Record the size of the largest tensor that any operator makes."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, operator, types, arguments=(), options=None):
-        result = operator(*arguments, **(options or {}))
-        if isinstance(result, Tensor):
-            self.numel = max(self.numel, result.numel())
-        return result
+    batch = _batch(lengths)
+    q, k, v = _rows(336)
+    layout = Layout(batch)
+    if queries is not None:
+        layout = Layout(batch, torch.tensor(queries))
+    expected = attention(q, k, v, batch, visible)[layout.queries]
+    mixed = attend(q[layout.queries], k, v, layout, 0.0)
+    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.gpu

@@ -22,19 +22,29 @@ from litebert.fast import (
     steps,
     to_int8,
 )
+from litebert.fast.attention import AttentionKind
 from litebert.inference.model import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.plugins import ATTENTION_KINDS
 
 MASKED = torch.tensor([5, 70, 61, 4, 132])
 READ = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])
 ACTIVATIONS = [{"hidden_act": act} for act in ("gelu", "relu", "tanh", "linear")]
-LOCAL = {"attention": "local", "attention_window": 4}
+
+
+def near(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Read the neighbors and the first token, as a plug-in's kind of attention may."""
+    return ((query - key).abs() <= 4) | (key == 0) | (query == 0)
+
+
+ATTENTION_KINDS.add("near", AttentionKind(near))
+NEAR = {"attention": "near"}
 SHAPES = [
     {},
     {"sharing": "none"},
     {"sharing": "ffn"},
     {"inner_group_num": 2},
-    LOCAL,
+    NEAR,
     *ACTIVATIONS,
 ]
 LENGTHS = (3, 40, 16, 1, 33, 40)
@@ -130,7 +140,7 @@ def _computed(network: AlbertForPretraining) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)]
 )
-@pytest.mark.parametrize("changes", [{}, LOCAL, {"sharing": "none"}])
+@pytest.mark.parametrize("changes", [{}, NEAR, {"sharing": "none"}])
 def test_logits_and_gradients_are_unchanged(
     dtype: torch.dtype, tolerance: float, changes: dict[str, object]
 ) -> None:
@@ -197,13 +207,13 @@ def test_packed_weights_are_discarded_when_the_weights_may_change(change: str) -
     "copier", [copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))]
 )
 @pytest.mark.parametrize(
-    "kind", ["plain", "training", "packed", "bf16", "local", "int8"]
+    "kind", ["plain", "training", "packed", "bf16", "near", "int8"]
 )
 def test_a_copy_computes_the_same(
     kind: str, copier: Callable[[AlbertForPretraining], AlbertForPretraining]
 ) -> None:
     dtype = torch.bfloat16 if kind == "bf16" else torch.float32
-    attention = "local" if kind == "local" else "full"
+    attention = "near" if kind == "near" else "full"
     network = make(dtype, attention=attention)
     if kind != "plain":
         accelerate(network.albert)

@@ -222,18 +222,6 @@ def test_other_networks_are_refused(tmp_path: Path) -> None:
             read_folder(tmp_path)
 
 
-def test_transformers_refuses_a_model_with_local_attention(tmp_path: Path) -> None:
-    local = CONFIG.model_copy(update={"attention": "local", "attention_window": 2})
-    write_folder(ModelFolder(AlbertForPretraining(local)), tmp_path)
-    assert read_folder(tmp_path).network.config == local
-    # transformers does not know this model_type
-    with pytest.raises(ValueError, match="albert-litebert"):
-        hf.AutoConfig.from_pretrained(tmp_path)
-    # and finds no weights if its class is named
-    with pytest.raises(OSError, match=r"model\.safetensors"):
-        hf.AlbertModel.from_pretrained(tmp_path)
-
-
 # --- the head that transformers does not have -----------------------------------------
 
 

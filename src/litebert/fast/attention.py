@@ -30,7 +30,6 @@ _LONG = 32  # above this many tokens, padding costs more than a separate call
 # widths of rectangles on a GPU are multiples of this, as masks in half precision
 # require
 _ALIGNED = 8
-_SMALLEST_BLOCK = 32  # tokens in a block of local attention
 
 OfQueries: TypeAlias = Float[Tensor, "queries heads head_size"]
 OfTokens: TypeAlias = Float[Tensor, "tokens heads head_size"]
@@ -453,7 +452,7 @@ def _choose_kernel(
     return kernels[seconds.index(min(seconds))]
 
 
-# ---- kinds that attend to only a part of the sequence --------------------------------
+# ---- kinds of plug-ins, which attend to only a part of the sequence ------------------
 
 
 def masked(
@@ -472,149 +471,6 @@ def masked(
         _scatter_queries(query, layout), key, value, layout.batch, visible, dropout_prob
     )
     return mixed[layout.queries]
-
-
-class Bands(NamedTuple):
-    """How the tokens of a batch are cut for local attention: each block of `size`
-    tokens sees the `span` from `window` tokens before it to `window` after it.
-
-        tokens     . . . . . . . . . . . . . . . . . .
-        block 0    [ size ]
-        its span   [ size ] window ]
-        block 1            [ size ]
-        its span   [ window  size  window ]
-
-    Within a span, a query reads the keys at most `window` away (x), if they are of its
-    own sequence; the rest of the span (-) is masked. With size 3 and window 2:
-
-        keys of the span   0 1 2 3 4 5 6
-        query 0            x x x x x - -
-        query 1            - x x x x x -
-        query 2            - - x x x x x
-    """
-
-    num_tokens: int
-    window: int
-    size: int
-
-    @classmethod
-    def of(cls, batch: Batch, attention_window: int) -> "Bands":
-        """Return the cut of a batch; short texts are within one window."""
-        window = min(attention_window, max(batch.lengths))
-        size = max(window, _SMALLEST_BLOCK)
-        return cls(sum(batch.lengths), window, size)
-
-    @property
-    def span(self) -> int:
-        return self.size + 2 * self.window
-
-    @property
-    def missing(self) -> int:
-        """The number of tokens that the last block lacks."""
-        return -self.num_tokens % self.size
-
-    def blocks(self, x: Tensor, fill: int = 0) -> Tensor:
-        """Cut (tokens, ...) into (blocks, size, ...)."""
-        padding = (0, 0) * (x.ndim - 1) + (0, self.missing)
-        return torch.unflatten(F.pad(x, padding, value=fill), 0, (-1, self.size))
-
-    def spans(self, x: Tensor, fill: int = 0) -> Tensor:
-        """Return the span of each block, (blocks, ..., span), as a view of a padded
-        copy.
-        """
-        ends = (self.window, self.window + self.missing)
-        padding = (0, 0) * (x.ndim - 1) + ends
-        return F.pad(x, padding, value=fill).unfold(0, self.span, self.size)
-
-    def join(self, x: Tensor) -> Tensor:
-        """Join (blocks, heads, size, ...) to (tokens, heads, ...)."""
-        return x.transpose(1, 2).flatten(0, 1)[: self.num_tokens]
-
-
-def local(
-    query: OfQueries,
-    key: OfTokens,
-    value: OfTokens,
-    layout: Layout,
-    dropout_prob: float,
-    *,
-    attention_window: int,
-) -> OfQueries:
-    """Attend from each token to its neighbors and the [CLS] of its sequence, and from
-    [CLS] to all tokens.
-
-    Blocks of tokens attend to the blocks around them (see `Bands`), so the cost per
-    token is the same at any length.
-    """
-    batch = layout.batch
-    bands = Bands.of(batch, attention_window)
-    everywhere = _scatter_queries(query, layout)
-    first = batch.first_tokens[sequence_of(batch)]  # (tokens,): each token's own [CLS]
-    scores = _local_scores(everywhere, key, first, bands)
-    share = F.dropout(scores.softmax(-1), dropout_prob)
-    mixed = _mix_locally(share, value, first, bands)
-    # each [CLS] attends to its whole sequence
-    to_all = full(
-        everywhere[batch.first_tokens],
-        key,
-        value,
-        Layout(batch, batch.first_tokens),
-        dropout_prob,
-    )
-    return mixed.index_copy(0, batch.first_tokens, to_all)[layout.queries]
-
-
-def _local_scores(
-    query: OfTokens, key: OfTokens, first: Int[Tensor, " tokens"], bands: Bands
-) -> Float[Tensor, "blocks heads size span_and_cls"]:
-    """Return the scores of each token's neighbors, then that of its [CLS]; -inf where
-    it does not attend.
-    """
-    scaled = query * query.shape[-1] ** -0.5
-    to_first = (scaled * key[first]).sum(-1)  # (tokens, heads)
-    q = bands.blocks(scaled).transpose(1, 2)  # (blocks, heads, size, head_size)
-    k = bands.spans(key)  # (blocks, heads, head_size, span)
-    is_near, is_far = _visible_pairs(first, bands)
-    near = (q @ k).masked_fill(~is_near[:, None], -torch.inf)
-    # (blocks, heads, size, 1)
-    far = bands.blocks(to_first).transpose(1, 2)[..., None]
-    far = far.masked_fill(~is_far[:, None, :, None], -torch.inf)
-    return torch.cat([near, far], -1)
-
-
-def _visible_pairs(
-    first: Int[Tensor, " tokens"], bands: Bands
-) -> tuple[Bool[Tensor, "blocks size span"], Bool[Tensor, "blocks size"]]:
-    """Return which keys of its span each token attends to, and whether its [CLS] is out
-    of its window, so that it counts on its own.
-    """
-    # Two tokens are of one sequence if they have the same [CLS]; what is missing from
-    # the last block (-1) and beyond the ends of the batch (-2) equals nothing.
-    own = bands.blocks(first, fill=-1)  # (blocks, size)
-    around = bands.spans(first, fill=-2)  # (blocks, span)
-    row = torch.arange(bands.size, device=first.device)
-    column = torch.arange(bands.span, device=first.device)
-    distance = row[:, None] + bands.window - column  # (size, span)
-    is_in_band = distance.abs() <= bands.window
-    is_near = is_in_band & (around[:, None] == own[..., None])
-    token = torch.arange(own.numel(), device=first.device).view_as(own)
-    is_far = token - own > bands.window
-    return is_near, is_far
-
-
-def _mix_locally(
-    share: Float[Tensor, "blocks heads size span_and_cls"],
-    value: OfTokens,
-    first: Int[Tensor, " tokens"],
-    bands: Bands,
-) -> OfTokens:
-    """Return the values of each token's neighbors and of its [CLS], mixed by their
-    shares.
-    """
-    v = bands.spans(value)  # (blocks, heads, head_size, span)
-    mixed = bands.join(share[..., :-1] @ v.transpose(-1, -2))
-    of_first = bands.join(share[..., -1])  # (tokens, heads)
-    return mixed + of_first[..., None] * value[first]
 
 
 def _scatter_queries(query: Tensor, layout: Layout) -> Tensor:
@@ -648,17 +504,7 @@ def time_each(*choices: Callable[[], object], rounds: int) -> list[float]:
     return seconds
 
 
-# ---- our kinds of attention ----------------------------------------------------------
-
-
-def near_or_first(query: Any, key: Any, *, attention_window: int) -> Any:
-    """Return where local attention reads: neighbors up to the window, and [CLS], which
-    itself reads all.
-    """
-    return (abs(query - key) <= attention_window) | (query == 0) | (key == 0)
+# ---- our kind of attention -----------------------------------------------------------
 
 
 ATTENTION_KINDS.add("full", AttentionKind(visible=None))
-ATTENTION_KINDS.add(
-    "local", AttentionKind(near_or_first, local, {"attention_window": 64})
-)

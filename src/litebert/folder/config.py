@@ -41,8 +41,7 @@ _SPLITTING = "word_splitting"
 _PAIRS = "compares_texts"
 _TASK_SETTINGS = "task_settings"
 # settings that transformers does not have
-_OURS_ALONE = {"sharing", "embedding_projection", "attention"}
-_OURS_ALONE |= {"attention_settings", "attention_window"}
+_OURS_ALONE = {"sharing", "embedding_projection", "attention", "attention_settings"}
 # The model_type of networks whose answers transformers would get wrong, and which it
 # therefore must not open: another kind of attention, or labels of another kind.
 _OURS = "albert-litebert"
@@ -74,7 +73,6 @@ _SETTINGS_OF_WEIGHTS = (
     "num_attention_heads",
     "num_hidden_layers",
     "attention",
-    "attention_window",
 )
 
 PUBLISHED_SHAPES = {
@@ -243,7 +241,7 @@ def parse_config(
     if model_type in ("albert", _OURS):
         fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
         fields |= {name: usable[name] for name in fields if name in usable}
-        fields["attention_settings"] = _attention_settings(usable, fields)
+        fields["attention_settings"] = _attention_settings(usable)
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
         return ALBERT, build_config(fields, path)
@@ -284,17 +282,14 @@ def _require_encoder(table: dict[str, Json], model_type: str, path: Path) -> Non
     )
 
 
-def _attention_settings(
-    table: dict[str, Json], fields: dict[str, Json]
-) -> dict[str, Json]:
+def _attention_settings(table: dict[str, Json]) -> dict[str, Json]:
     """Return the settings of a plug-in's kind of attention, which stand beside the
     others in config.json.
     """
-    name = str(fields["attention"])
+    name = str(table.get("attention", "full"))
     if name == "full" or name not in ATTENTION_KINDS:
         return {}
-    settings = ATTENTION_KINDS[name].settings
-    return {key: table[key] for key in settings if key in table and key not in fields}
+    return {key: table[key] for key in ATTENTION_KINDS[name].settings if key in table}
 
 
 def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:

@@ -14,7 +14,6 @@ Axes in annotations and shape comments, here and in the packages above:
     width       the length of a padded sequence
     starts      candidate starts of an answer, for each of which ends are scored
     outputs     the logits of a task head
-    blocks      blocks of tokens in local attention; each attends to a `span` of neighbors
 """
 
 from litebert.nn.batch import (

@@ -371,27 +371,23 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    usual, bare, local, coarse = (
-        folder_of("pretraining"),
-        *(tmp_path / name for name in ("bare", "local", "coarse")),
-    )
+    usual = folder_of("pretraining")
+    bare = tmp_path / "bare"
+    coarse = tmp_path / "coarse"
     write_folder(ModelFolder(build()), bare)
-    write_folder(ModelFolder(build(attention="local", attention_window=2)), local)
     network = build(num_hidden_layers=1)
     # a feature that is never read, but takes up the whole 8-bit range
     network.albert.embedding.norm.bias[0] = 1e5
     network.albert.embedding.projection.weight[:, 0] = 0
     write_folder(ModelFolder(network), coarse)
-    for folder in (local, coarse):
-        tokenizer.save(folder)
+    tokenizer.save(coarse)
     (tmp_path / "old.onnx").write_bytes(b"old")
     before = sorted(tmp_path.rglob("*"))
     for folder, output, code in (
         (usual, "old.onnx", "LB-619"),
         (usual, "model.pt2", "LB-751"),
-        (usual, "local/model.onnx", "LB-751"),  # next to another model
+        (usual, "coarse/model.onnx", "LB-751"),  # next to another model
         (bare, "model.onnx", "LB-213"),
-        (local, "model.onnx", "LB-470"),
         (coarse, "model.onnx", "LB-755"),
     ):
         with pytest.raises(LitebertError, match=code):
