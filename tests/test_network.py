@@ -93,29 +93,6 @@ def test_weights_start_as_a_reproducible_normal_truncated_at_two_sigma() -> None
         )
 
 
-@torch.no_grad()
-def test_the_head_at_the_chosen_depth_answers() -> None:
-    head = HeadConfig(kind="sequence-classification", labels=("a", "b"))
-    batch = Batch.from_lists([[2, 7, 3], [2, 8]])
-    network, single = (
-        AlbertForTask(SMALL, head, has_exits=has_exits).eval()
-        for has_exits in (True, False)
-    )
-    by_step = network.by_step(batch)
-    states = list(single.albert.states(batch))
-    assert len(by_step) == 4
-    for depth in range(1, 5):
-        network.albert.depth = single.albert.depth = depth
-        torch.testing.assert_close(
-            network(batch), by_step[depth - 1], rtol=0, atol=1e-6
-        )
-        torch.testing.assert_close(
-            network.by_step(batch), by_step[:depth], rtol=0, atol=1e-6
-        )
-        expected = single.head(single.albert.pool(states[depth][batch.first_tokens]))
-        torch.testing.assert_close(single(batch), expected, rtol=0, atol=1e-6)
-
-
 def test_a_sequence_that_is_too_long_or_empty_is_refused() -> None:
     with pytest.raises(LitebertError, match="LB-451"):
         Albert(SMALL)(Batch.from_lists([[5] * 33]))
@@ -206,10 +183,7 @@ STARTS = [
     ("cls", (), False),
     ("mean", ("model.pooling=cls",), False),
 ]
-STARTS += [
-    (None, ("model.pooling=mean",), True),
-    ("mean", ("train.exits=true",), False),
-]
+STARTS += [(None, ("model.pooling=mean",), True)]
 
 
 @pytest.mark.parametrize(("pooling", "words", "is_mean"), STARTS)
@@ -232,9 +206,6 @@ def test_the_head_follows_the_pooling(
 def test_a_run_with_a_vector_head_learns_it_faster_and_its_model_can_start_another(
     plan: Plan, tmp_path: Path
 ) -> None:
-    # a head after every step has no mean
-    with pytest.raises(LitebertError, match="LB-518"):
-        plan("model.pooling=mean", "train.exits=true", pooling=None)
     prepared = plan(
         "train.steps=60", "optim.learning_rate=1e-3", "optim.head_rate_scale=3"
     )

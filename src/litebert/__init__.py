@@ -80,7 +80,6 @@ def load(
     *,
     device: str = "auto",
     precision: "Precision | None" = None,
-    depth: int | None = None,
     backend: "Backend" = "torch",
 ) -> "Model":
     """Load a model; `Model.verbs` lists the verbs that its heads support.
@@ -88,8 +87,7 @@ def load(
     `path` is a model folder, a run or a name on the Hub; without it, the model that
     comes with the package is loaded. `device` is where it computes: "auto" is the GPU
     if there is one. `precision="bf16"` is several times faster where the hardware
-    supports it, and the default on a GPU that does. `depth` is the number of steps to
-    apply, for a model trained with `train.exits`. On a CPU, `backend="auto"`
+    supports it, and the default on a GPU that does. On a CPU, `backend="auto"`
     computes with OpenVINO wherever it is installed and faster.
 
     >>> model = load()
@@ -98,9 +96,7 @@ def load(
     """
     from litebert.inference.model import Model
 
-    return Model.load(
-        path, device=device, precision=precision, depth=depth, backend=backend
-    )
+    return Model.load(path, device=device, precision=precision, backend=backend)
 
 
 def __getattr__(name: str) -> object:

@@ -884,12 +884,6 @@ class FinetuneTrainConfig(TrainConfig):
     )
     save_every: Count = Field(500, description="steps between checkpoints")
     keep_checkpoints: Count = Field(1, description="newest checkpoints to keep")
-    exits: bool = Field(
-        False,
-        description=(
-            "classification: a head after every step, for early exit and less depth"
-        ),
-    )
 
 
 class TeacherConfig(Section):

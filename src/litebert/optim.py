@@ -537,7 +537,7 @@ def parameter_groups(
     for name, parameter in named_parameters:
         is_adapted = not _EXCLUDED.search(name)
         is_matrix = False
-        scale = head_scale if name.startswith(("head.", "exits.")) else 1.0
+        scale = head_scale if name.startswith("head.") else 1.0
         if matrix_scale is not None and parameter.ndim == 2 and _HIDDEN.search(name):
             is_matrix = True
             scale = scale * matrix_scale

@@ -69,12 +69,10 @@ def test_a_path_without_a_model_is_one_clear_error(
         assert caught.value.next
 
 
-def test_bf16_and_depth_are_chosen_when_a_model_is_loaded(desk: Desk) -> None:
+def test_bf16_is_chosen_when_a_model_is_loaded(desk: Desk) -> None:
     plain = litebert.load(desk.base).embed(TEXTS)
     half = litebert.load(desk.base, precision="bf16").embed(TEXTS)
     assert np.abs(plain - half).max() < 0.05 * np.abs(plain).max()
-    assert not np.array_equal(litebert.load(desk.base, depth=1).embed(TEXTS), plain)
-    np.testing.assert_array_equal(litebert.load(desk.base, depth=2).embed(TEXTS), plain)
 
 
 RUNS = {

@@ -207,7 +207,6 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     "this folder as output": (1, "runs average BASE --output .", ""),
     "a verb without its head": (1, "classify a --model BASE", "classif finetune"),
     "33 choices": (1, f"choose Who? {'a ' * 33} --model nowhere", "33 32"),
-    "a depth": (1, "embed a --depth 9 --model BASE", "9"),
     "no blank": (1, "fill 'Anna left.' --model BASE", "[MASK]"),
     "an export": (1, "export onnx nowhere out.onnx", "nowhere"),
     "examples": (1, "data check nowhere.csv", "nowhere.csv"),

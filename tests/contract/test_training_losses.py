@@ -144,7 +144,6 @@ FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
     "tags": ("tags.conll", {}),
     "choices": ("choices.csv", {}),
     "spans": ("spans.jsonl", {}),
-    "exits": ("reviews.csv", {"train.exits": True}),
     "weighted": ("reviews.csv", {"task.class_weights": [1, 3]}),
     "in parts, with lamb": (
         "reviews.csv",

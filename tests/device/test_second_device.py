@@ -216,34 +216,30 @@ def test_every_head_trains_and_answers_without_a_wait(
 ) -> None:
     record = TASK_HEADS[kind]
     head = HeadConfig(kind=kind, labels=("a", "b") if record.has_labels else ())
-    for is_training, has_exits in product(
-        (True, False), (False, record.reads == "pooled")
-    ):
+    for is_training in (True, False):
         with (
             fake_gpu(monkeypatch) as waits,
             torch.set_grad_enabled(is_training),
         ):
             with torch.device("meta"):
-                network = AlbertForTask(
-                    _config(0.1), head, has_exits=has_exits, dtype=dtype
-                )
+                network = AlbertForTask(_config(0.1), head, dtype=dtype)
             to_fake(network.train(is_training))
             accelerate(network.albert)
             if not is_training:
                 pack(network.albert)
-            logits = _logits(network, is_training, has_exits)
+            logits = _logits(network, is_training)
             if is_training:
                 sum(each.float().sum() for each in logits).backward()
-        assert not waits, (kind, is_training, has_exits)
+        assert not waits, (kind, is_training)
 
 
-def _logits(network: AlbertForTask, is_training: bool, has_exits: bool) -> list[Tensor]:
+def _logits(network: AlbertForTask, is_training: bool) -> list[Tensor]:
     batch = _batch((19, 7, 7, 4))
     if network.head_config.kind.startswith("conditional"):
         starts = _on_device([1, 2, 2, 1]).view(4, 1) if is_training else 3
         found = score_spans(network, batch, starts)
         return [each for each in found if each.is_floating_point()]
-    return network.by_step(batch) if has_exits else [network(batch)]
+    return [network(batch)]
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])

@@ -9,23 +9,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import AlbertForSequenceClassification
 
 import litebert
-from litebert.config import FinetuneConfig, HeadConfig
-from litebert.errors import DamagedError, LitebertError
-from litebert.files import hash_file
-from litebert.folder import ModelFolder, read_folder, start_from, write_folder
+from litebert.config import FinetuneConfig
+from litebert.errors import LitebertError
+from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.hub.card import model_card
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measure_split
 from litebert.inference.model import Model
-from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.nn import AlbertForPretraining
 from litebert.runs import RunFolder, read_metrics
 from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words
 from litebert.tasks.finetuning import MAX_EPOCHS, adapt_defaults
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.finetune import finetune, plan_finetuning, prepare
+from litebert.train.finetune import finetune, prepare
 from tests.contract import shell
 from tests.networks import SHAPE, config_for
 
@@ -102,17 +99,6 @@ def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Pa
     run = tmp_path_factory.mktemp("learnt") / "run"
     changes = ("train.eval_every=5", "optim.learning_rate=0.003")
     assert finetune(configure("train.epochs=15", *changes), run, is_quiet=True) == 0
-    return run
-
-
-@pytest.fixture(scope="module")
-def with_exits(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
-    run = tmp_path_factory.mktemp("exits") / "run"
-    finetune(
-        configure("train.epochs=20", "train.exits=true", "optim.learning_rate=0.003"),
-        run,
-        is_quiet=True,
-    )
     return run
 
 
@@ -338,75 +324,6 @@ def test_small_networks_get_measured_defaults_and_given_values_stay(
         ) == expected
 
 
-def test_every_head_learns_and_fewer_steps_answer_as_well(
-    with_exits: Path, films: Path
-) -> None:
-    model = Finetuned.open(with_exits)
-    examples = model.dataset.read(films / "train.csv", "dev")
-    for depth in range(1, STEPS + 1):
-        shallow = Finetuned.open(with_exits, depth=depth)
-        assert (
-            shallow.dataset.family.measures(
-                examples, ensemble_answers([shallow], examples)
-            )["accuracy"]
-            == 1.0
-        )
-    assert (
-        shell.litebert("evaluate", with_exits, "--depth", 2, "--json").json["dev"][
-            "accuracy"
-        ]
-        == 1.0
-    )
-
-
-def test_exits_are_loaded_again_and_transformers_reads_the_last_head(
-    with_exits: Path, tmp_path: Path
-) -> None:
-    folder = with_exits / "model"
-    trained = read_folder(folder).network
-    tensors = load_file(folder / "model.safetensors")
-    inner = {
-        f"exits.{step}.{kind}"
-        for step in range(STEPS - 1)
-        for kind in ("weight", "bias")
-    }
-    write_folder(ModelFolder(trained), tmp_path)
-    assert hash_file(tmp_path / "model.safetensors") == hash_file(
-        folder / "model.safetensors"
-    )
-    theirs, report = AlbertForSequenceClassification.from_pretrained(
-        folder, output_loading_info=True
-    )
-    assert (set(report["unexpected_keys"]), set(report["missing_keys"])) == (
-        inner,
-        set(),
-    )
-    ids = torch.tensor(
-        [Tokenizer.load(folder).encode("Anna liked the film.", frame=True).ids]
-    )
-    with torch.no_grad():
-        expected = theirs.eval()(ids).logits[0].softmax(-1)
-    (found,) = litebert.load(folder).classify(["Anna liked the film."])
-    assert list(found.values.values()) == pytest.approx(expected.tolist(), abs=1e-5)
-    del tensors["exits.1.bias"]
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(DamagedError, match=r"LB-660[\s\S]*exits.1.bias"):
-        read_folder(tmp_path)
-
-    # a training that starts from this model takes over its exits if the labels are the
-    # same
-    same = AlbertForTask(trained.config, trained.head_config, has_exits=True)
-    assert start_from(same, folder).fresh == ()
-    assert torch.equal(same.exits[1].dense.weight, trained.exits[1].dense.weight)
-    plain = AlbertForTask(trained.config, trained.head_config)
-    assert all(name.startswith("exits.") for name in start_from(plain, folder).dropped)
-    other = HeadConfig(kind="sequence-classification", labels=("a", "b", "c"))
-    fresh = start_from(
-        AlbertForTask(trained.config, other, has_exits=True), folder
-    ).fresh
-    assert {name.split(".")[0] for name in fresh} == {"head", "exits"}
-
-
 @pytest.mark.parametrize("length", ["train.epochs=5", "train.minutes=0.1"])
 def test_a_warm_up_as_long_as_the_run_is_refused_before_work(
     tmp_path: Path, configure: Configure, length: str
@@ -416,22 +333,15 @@ def test_a_warm_up_as_long_as_the_run_is_refused_before_work(
     assert not (tmp_path / "run.json").exists()
 
 
-def test_the_plan_counts_every_head_and_settings_of_other_tasks_are_refused(
+def test_settings_of_other_tasks_are_refused(
     tmp_path: Path, configure: Configure
 ) -> None:
-    plans = [
-        plan_finetuning(configure(f"train.exits={exits}"), tmp_path / "run")
-        for exits in ("true", "false")
-    ]
-    assert plans[0][1].num_parameters - plans[1][1].num_parameters == (STEPS - 1) * (
-        2 * 32 + 2
-    )
     (tmp_path / "tags.conll").write_text(
         "Anna B-PER\nlaughs O\n\n" * 20, encoding="utf-8"
     )
     tags = [f"data.{part}={tmp_path / 'tags.conll'}" for part in ("train", "dev")]
     for changes, what in {
-        (*tags, "train.exits=true"): r"LB-518[\s\S]*token-classification",
+        (*tags, "model.pooling=mean"): r"LB-518[\s\S]*token-classification",
         (*tags, "task.class_weights=[1, 2]"): r"LB-517[\s\S]*token-classification",
         (
             "task.class_weights=[1, 2, 3]",

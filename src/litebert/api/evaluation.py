@@ -106,7 +106,7 @@ PRETRAINED = "a pretrained model"
 WITHOUT_TUNING = "a measure without fine-tuning"
 PREDICTIONS = "a prediction file"
 OPTIONS = {
-    FINE_TUNED: ("split", "task", "columns", "device", "precision", "depth"),
+    FINE_TUNED: ("split", "task", "columns", "device", "precision"),
     PRETRAINED: ("columns", "device", "precision"),
     WITHOUT_TUNING: ("on", "limit", "device", "precision"),
     PREDICTIONS: ("predictions", "null_odds"),
@@ -136,10 +136,6 @@ def evaluate(
     columns: Columns = (),
     device: DeviceName = "auto",
     precision: Activations = None,
-    depth: Annotated[
-        int | None,
-        "Apply only this many steps; for models trained with train.exits=true.",
-    ] = None,
     predictions: Annotated[
         str | Path | None, "Score this file instead of a model."
     ] = None,
@@ -189,7 +185,6 @@ def evaluate(
                 columns=words,
                 device=device,
                 precision=precision,
-                depth=depth,
             )
         assert file is not None, "checked above"
         if predictions is not None:

@@ -69,10 +69,6 @@ class Loading:
     ] = None
     device: DeviceName = "auto"
     precision: InferencePrecision = None
-    depth: Annotated[
-        int | None,
-        "Apply only this many steps; for models trained with train.exits=true.",
-    ] = None
 
     def load(self) -> Model:
         """Load the model; print its name, and notes on what its files leave uncertain,
@@ -82,7 +78,6 @@ class Loading:
             self.model,
             device=self.device,
             precision=self.precision,
-            depth=self.depth,
         )
         say(f"model: {PACKAGED if self.model is None else model.source}")
         model.remark = say
@@ -206,7 +201,7 @@ def _run(
     model.require(verb)  # before a file is read
     answering = partial(verb.answer, model, **options)
     if asked.sources or bulk.output is not None:
-        _answer_rows(verb, model, asked, answering, loading, bulk, options)
+        _answer_rows(verb, model, asked, answering, bulk, options)
     else:
         _answer_typed(verb, model, asked.rows, answering, as_json=bulk.as_json)
 
@@ -247,7 +242,6 @@ def _answer_rows(
     model: Model,
     asked: "Asked",
     answering: Answering,
-    loading: Loading,
     bulk: Bulk,
     options: dict[str, Any],
 ) -> None:
@@ -277,7 +271,6 @@ def _answer_rows(
             command: dict[str, Json] = {
                 "options": options,
                 "precision": model.precision,
-                "depth": loading.depth,
                 "columns": list(bulk.columns),
             }
             file = stack.enter_context(

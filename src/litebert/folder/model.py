@@ -31,7 +31,7 @@ _NEXT_SENTENCE = (
 class ModelFolder:
     """A model with everything that its folder holds beside the weights.
 
-    The network has its configuration, its head and its exits. Whatever makes a new
+    The network has its configuration and its head. Whatever makes a new
     model of an old one keeps the rest with `dataclasses.replace(folder, network=...)`.
     """
 
@@ -187,9 +187,7 @@ def _empty_network(
         if head is None:
             network = AlbertForPretraining(config, heads=pretraining_heads, dtype=kept)
         else:
-            has_exits = any(name.startswith("exits.") for name in named)
-            has_exits = has_exits and head.record.reads == "pooled"
-            network = AlbertForTask(config, head, has_exits=has_exits, dtype=kept)
+            network = AlbertForTask(config, head, dtype=kept)
         if has_int8:
             to_int8(network, Int8Calibration.without_numbers(config))
     return network

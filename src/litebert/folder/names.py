@@ -149,8 +149,6 @@ def tensor_names(
     elif name in PRETRAINING_HEADS:  # their records have both names
         named = PRETRAINING_HEADS[name].names
         modules = [named.get(part, (module, module))[layout is not ALBERT]]
-    elif name == "exits":  # transformers ignores these: it has one head, the last
-        modules = [module.removesuffix(".dense")]
     else:
         assert head is not None, f"{parameter} belongs to a task head"
         modules = [head.record.layers.get(part, f"head.{part}")]

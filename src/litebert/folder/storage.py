@@ -337,7 +337,7 @@ def start_from(
     parameters = network.state_dict()
     copied = set[str]()
     for name in source.keys() & parameters.keys():
-        if has_same_head or not name.startswith(("head.", "exits.")):
+        if has_same_head or not name.startswith("head."):
             parameters[name].copy_(source[name])
             copied.add(name)
     return Start(

@@ -81,15 +81,13 @@ class Finetuned:
         columns: Sequence[str] = (),
         device: str = "auto",
         precision: Precision | None = None,
-        depth: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> "Finetuned":
         """Open a run, one of its models, or a model folder with a task name or, for a
         task of one's own, with `data`: labelled rows whose columns are guessed anew.
 
         `device` is where it computes; `precision` defaults to that of the run's
-        training; `columns` replace the column roles that it was trained with; `depth`
-        is the number of steps applied.
+        training; `columns` replace the column roles that it was trained with.
         """
         run = RunFolder.of(fspath(path))
         folder = locate(fspath(path))
@@ -113,7 +111,7 @@ class Finetuned:
         dataset = open_dataset(settings, where, settled=settled)
 
         used = choose_device(device).precision(precision or precision_of(config))
-        model = open_network(folder, used, depth, device)
+        model = open_network(folder, used, device)
         # the head of the model says how texts are read
         head = _head_for(dataset.family.head, model, folder, settings.name)
         family = replace(dataset.family, head=head)

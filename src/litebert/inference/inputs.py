@@ -90,30 +90,17 @@ def require_count(value: int, name: str, *, least: int = 1) -> int:
 def open_network(
     folder: Path,
     precision: "Precision | None",
-    depth: int | None,
     device: str = "auto",
 ) -> "ModelFolder":
     """Load a network for inference on a device, with activations of a precision (by
-    default, the device's); apply `depth` steps of its plan, or all.
+    default, the device's).
     """
     from litebert.device import choose_device
     from litebert.folder import read_folder
 
     chosen = choose_device(device)
     dtype = chosen.dtype(precision)
-    loaded = read_folder(folder, dtype=dtype, for_inference=True, device=chosen)
-    if depth is None:
-        return loaded
-    deepest = len(loaded.network.albert.plan)
-    if not isinstance(depth, int) or not 1 <= depth <= deepest:
-        raise LitebertError(
-            "LB-452",
-            f"this model cannot be used with depth {depth}",
-            expected=f"1 to {deepest} steps",
-            next=f"choose a depth up to {deepest}",
-        )
-    loaded.network.albert.depth = depth
-    return loaded
+    return read_folder(folder, dtype=dtype, for_inference=True, device=chosen)
 
 
 # Sequences of pieces

@@ -104,7 +104,6 @@ class Model:
         *,
         device: str = "auto",
         precision: Precision | None = None,
-        depth: int | None = None,
         backend: Backend = "torch",
     ) -> "Model":
         """Load a model folder or a run, or a model from the Hub by its name; without a
@@ -113,10 +112,9 @@ class Model:
         `device` is where it computes: "auto" is the GPU if there is one. `precision` is
         that of the activations: bf16 is several times faster if the CPU or GPU supports
         it, and within 1 % of fp32; by default it is bf16 on such a GPU, fp32 on a CPU.
-        An eight-bit folder (`litebert quantize`) has its own on a CPU. `depth` is the
-        number of steps applied; if a head was trained after that step, it answers.
-        `backend` is what computes on a CPU; "auto" uses OpenVINO where it is installed
-        and faster. No code from the files is executed.
+        An eight-bit folder (`litebert quantize`) has its own on a CPU. `backend` is what
+        computes on a CPU; "auto" uses OpenVINO where it is installed and faster. No code
+        from the files is executed.
         """
         from litebert.fast import pack
         from litebert.folder.weights import stamp_weights
@@ -124,7 +122,7 @@ class Model:
 
         folder = packaged_model() if path is None else locate(path)
         stamps = stamp_weights(folder)
-        loaded = inputs.open_network(folder, precision, depth, device)
+        loaded = inputs.open_network(folder, precision, device)
         if backend != "torch":
             pack(loaded.network.albert, backend)
         model = cls(loaded.network, loaded.require_tokenizer())

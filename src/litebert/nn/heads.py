@@ -197,9 +197,6 @@ class LinearHead(nn.Module):
 class AlbertForTask(nn.Module):
     """The encoder with a task head on its pooled [CLS] or on its tokens.
 
-    With exits, [CLS] has a head after every step (as in PABEE, arXiv 2006.04152); the
-    one at `albert.depth` is used.
-
     >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
     >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
     >>> AlbertForTask(config, head)(Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])).shape
@@ -211,7 +208,6 @@ class AlbertForTask(nn.Module):
         config: AlbertConfig,
         head: HeadConfig,
         *,
-        has_exits: bool = False,
         dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -226,12 +222,6 @@ class AlbertForTask(nn.Module):
         )
         self.head: nn.Module = head.record.make(config, head)
         initialize(self.head, std=config.initializer_range, generator=generator)
-        # the last step uses `head`
-        num_exits = config.num_steps - 1 if has_exits else 0
-        self.exits = nn.ModuleList(
-            head.record.make(config, head) for _ in range(num_exits)
-        )
-        initialize(self.exits, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: one row per sequence if the head is pooled or reads whole
@@ -242,34 +232,13 @@ class AlbertForTask(nn.Module):
         if reads == "pooled":
             # with the engine, only [CLS] passes through the last feed-forward block
             first = self.albert(batch, batch.first_tokens)  # (sequences, hidden)
-            logits = self.last_head(self.albert.pool(first))
+            logits = self.head(self.albert.pool(first))
             return logits
         # Heads compute in float32, whatever the activations of the encoder are.
         hidden = self.albert(batch).float()  # (tokens, hidden)
         takes_batch = reads in ("texts", "pairs")
         logits = self.head(hidden, batch) if takes_batch else self.head(hidden)
         return logits
-
-    @property
-    def last_head(self) -> nn.Module:
-        """The head after the last step that is applied; without exits, the only one."""
-        heads: list[nn.Module] = [*self.exits, self.head]
-        return heads[min(self.albert.depth, len(heads)) - 1]
-
-    def by_step(self, batch: Batch) -> list[Float[Tensor, "rows outputs"]]:
-        """Return the logits after every step that has a head, up to the encoder's
-        depth.
-        """
-        if not self.exits:
-            return [self(batch)]
-        first = batch.first_tokens
-        # the embeddings have no head; the states after the last step are of [CLS] alone
-        _, *inner, last = self.albert.states(batch, first)
-        states = [hidden[first] for hidden in inner]  # (sequences, hidden) each
-        states.append(last)
-        # at a smaller depth, there are fewer states than heads
-        heads = zip([*self.exits, self.head], states, strict=False)
-        return [head(self.albert.pool(state)) for head, state in heads]
 
 
 Network: TypeAlias = AlbertForPretraining | AlbertForTask

@@ -40,7 +40,7 @@ def calibrate(
     head = network.head
     if not isinstance(family, TextClassification) or family.is_number:
         return None
-    if not isinstance(head, LinearHead | VectorHead) or len(network.exits):
+    if not isinstance(head, LinearHead | VectorHead):
         return None
     if len(examples) < FEWEST_ROWS:
         return None

@@ -353,13 +353,8 @@ class Prepared:
         train = self.config.train
         head = self.dataset.family.head
         dtype = choose_device(train.device).dtype(train.precision)
-        has_exits = train.exits
         network = AlbertForTask(
-            self.network_config,
-            head,
-            has_exits=has_exits,
-            dtype=dtype,
-            generator=generator,
+            self.network_config, head, dtype=dtype, generator=generator
         )
         if train.gradient_checkpointing:
             checkpoint_gradients(network.albert)
@@ -507,29 +502,16 @@ def settle_defaults(
 
 
 def require_fit(config: FinetuneConfig, dataset: Dataset[Any, Any]) -> None:
-    """Refuse exits, a pooling or class weights that the task cannot be trained with."""
+    """Refuse a pooling or class weights that the task cannot be trained with."""
     family = dataset.family
-    exits = config.train.exits
     pooling = config.model.pooling
-    is_of_texts = isinstance(family, TextClassification)
-    wrong = None
-    if exits and (not is_of_texts or config.teacher.run is not None):
-        wrong = "train.exits"
-    elif pooling in HEADS and (exits or not is_of_texts):
-        wrong = f"model.pooling={pooling}"
-    if wrong is not None:
+    if pooling in HEADS and not isinstance(family, TextClassification):
         raise LitebertError(
             "LB-518",
-            f"{dataset.name} cannot be trained with {wrong}",
-            received=(
-                f"{family.head.kind}, train.exits={exits},"
-                f" teacher.run={config.teacher.run}"
-            ),
-            expected=(
-                "labels or scores of texts or pairs; and exits without a teacher or"
-                f" model.pooling={pooling}"
-            ),
-            next=f"omit {wrong}",
+            f"{dataset.name} cannot be trained with model.pooling={pooling}",
+            received=family.head.kind,
+            expected="labels or scores of texts or pairs",
+            next=f"omit model.pooling={pooling}",
         )
     weights = config.task.class_weights
     if not weights:

@@ -259,17 +259,6 @@ class TextClassification(Scoring[TextExample, Scores]):
                 features.append(Feature((ids,), (segments,), None, number))
         return features
 
-    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the loss of each sequence: the mean over the heads of all steps,
-        weighted by step (PABEE, 3.3).
-        """
-        weighted = list[Tensor]()
-        total_weight = 0
-        for step, logits in enumerate(network.by_step(batch), start=1):
-            weighted.append(step * self.losses_of(self.by_example(logits), targets))
-            total_weight += step
-        return torch.stack(weighted).sum(0) / total_weight  # (sequences,)
-
     def by_example(self, logits: Tensor) -> Tensor:
         """Return one row of logits per example, given one per sequence: the same,
         unless an example has several sequences.
