@@ -29,7 +29,6 @@ from litebert.errors import LitebertError
 from litebert.fast import pack
 from litebert.folder import ModelFolder, write_folder
 from litebert.hub.card import model_card
-from litebert.inference.inside import attention
 from litebert.interop.export.source import open_source
 from litebert.interop.export.web import export_web
 from litebert.nn import Albert, AlbertForPretraining, Batch
@@ -440,7 +439,7 @@ def test_the_attention_of_the_page_reads_at_multiples_of_its_own_setting(
     assert albert.attention[0].query.weight.grad.isfinite().all()
 
 
-def test_its_setting_is_saved_and_its_map_and_exports_follow(
+def test_its_setting_is_saved_and_other_programs_refuse_it(
     albert: Albert, corpus: Path, tmp_path: Path
 ) -> None:
     tokenizer = litebert.Tokenizer.load(corpus / "tokenizer")
@@ -461,9 +460,6 @@ def test_its_setting_is_saved_and_its_map_and_exports_follow(
         transformers.AlbertModel.from_pretrained(folder)
     model = litebert.load(folder)
     assert model.network.config.attention_arguments == {"dilation": 3}
-    found = attention(model, "Anna walked home.", step=1)
-    for head in torch.tensor(found["heads"]):
-        assert head[1, 2] == 0 < head[1, 4]
     with pytest.raises(LitebertError, match="LB-470"):
         open_source(folder)
     with pytest.raises(LitebertError, match="no setting of this name"):

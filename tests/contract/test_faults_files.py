@@ -293,7 +293,7 @@ else:
 after = model.embed(["Anna walked."]), model.fill("Anna [MASK].")[0].probability
 print((before[0] == after[0]).all() and before[1] == after[1])
 try:
-    model.explain("fill", "Anna [MASK].")
+    model.explain("similar", "Anna walked.", "Bert laughed.")
     print("explained")
 except litebert.LitebertError as error:
     print(error.code)

@@ -21,14 +21,11 @@ from uvicorn.server import ServerState
 
 import litebert
 from litebert.errors import DamagedError, LitebertError
-from litebert.inference.inside import attention
 from litebert.inference.verb import Verb
-from litebert.nn import Batch
 from litebert.plugins import VERBS
 from litebert.serve import Options, guard, serve
 from litebert.serve.batching import Job, answer_together, load
 from litebert.serve.guard import Bodies, HttpError
-from litebert.serve.routes import verb_routes
 from litebert.serve.server import _listen
 from tests.contract.golden import near
 
@@ -242,47 +239,6 @@ def test_a_model_that_gives_all_texts_one_vector_is_not_served(
 # Routes
 
 TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
-LONG = {"text": "Anna walked home. " * 30}
-
-
-def test_steps_and_attention_show_a_number_for_each_token(server) -> None:
-    steps = server.ask("/v1/steps", LONG)
-    verb_routes()["steps"][1].model_validate(steps.json)
-    found = steps.json["result"]
-    assert len(found["pieces"]) == len(found["by_token"]) == 64
-    means = [sum(column) / 64 for column in zip(*found["by_token"], strict=True)]
-    assert means == pytest.approx(found["l2"], rel=1e-4)
-    assert all(-1 <= cosine <= 1 for cosine in found["cosine"])
-    first, second = (
-        server.ask("/v1/attention", {**LONG, "step": step}).json["result"]
-        for step in (1, 2)
-    )
-    assert (
-        len(first["pieces"]) == len(first["heads"][0]) == 64
-        and first["heads"] != second["heads"]
-    )
-    assert all(
-        sum(row) == pytest.approx(1, abs=0.004)
-        for head in first["heads"]
-        for row in head
-    )
-
-
-def test_attention_mixes_values_as_the_network_does(folders: dict[str, Path]) -> None:
-    model = litebert.load(folders["base"])
-    found = attention(model, "Anna walked home.", step=2)
-    batch = Batch.from_lists(
-        [model.tokenizer.encode("Anna walked home.", frame=True).ids]
-    )
-    before, after = list(model.network.albert.states(batch))[1:]
-    block = model.network.albert.attention[0]
-    feed_forward = model.network.albert.feed_forward[0]
-    value = torch.unflatten(block.value(before), -1, block.heads)
-    mixed = torch.einsum("hqk,khd->qhd", torch.tensor(found["heads"]), value).flatten(
-        -2
-    )
-    expected = feed_forward(block.norm(before + block.output(mixed)))
-    torch.testing.assert_close(expected, after, atol=2e-3, rtol=0)
 
 
 def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None:

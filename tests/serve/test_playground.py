@@ -106,7 +106,7 @@ def test_only_what_a_model_can_do_is_shown_and_all_of_it_works(
     assert page.text_content("#facts") == "One shared block, 2 steps, vectors of 32."
     page.select_option("#model", model)
     shown = [tab.get_attribute("id") for tab in page.locator("[role=tab]").all()]
-    assert set(shown) == {f"tab-{verb}" for verb in [*verbs, "embed", "steps"]}
+    assert set(shown) == {f"tab-{verb}" for verb in [*verbs, "embed"]}
     for tab in shown:
         page.click(f"#{tab}")
         assert ask(page).locator("#result .error").count() == 0
@@ -146,22 +146,21 @@ def test_a_question_is_cancelled_by_the_next_one_and_failures_are_told(
     assert page.locator("#result").inner_text() == "The answer appears here."
     # where errors in the console are expected
     page = browser.new_page(base_url=f"http://127.0.0.1:{server.port}")
-    page.goto("/#steps")
+    page.goto("/#score")
     ask(page).route(
-        "**/v1/attention",
+        "**/v1/score",
         lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"),
         times=1,
     )
-    page.get_by_label("Step", exact=True).select_option("2")
-    page.wait_for_selector(".attention >> text=The server answered 502.")
-    assert page.get_by_label("Step", exact=True).input_value() == "1"
-    page.route("**/v1/steps", lambda route: route.abort())
+    failed = ask(page).locator("#result .error").inner_text()
+    assert "The server answered 502." in failed
+    page.route("**/v1/score", lambda route: route.abort())
     assert (
         "Is litebert serve still running?"
         in ask(page).locator("#result .error").inner_text()
     )
     page.route(
-        "**/v1/{models,steps}",
+        "**/v1/{models,score}",
         lambda to: to.fulfill(status=401, json={"error": {"message": "no such key"}}),
     )
     ask(page)
@@ -243,27 +242,6 @@ def test_an_answer_is_marked_a_curve_has_a_point_for_each_join_and_a_text_is_fou
         )
         == 2 * 37
     )
-
-
-def test_looking_inside_shows_every_step_and_the_attention_of_the_chosen_head(
-    open_page,
-) -> None:
-    page = ask(open_page("/#steps"), text="Anna left.")
-    assert page.locator("svg circle").count() == 2 * 2
-    assert page.locator("thead").first.locator("th").count() == 1 + 2
-    pieces = page.locator("table").first.locator("tbody tr").count()
-    assert page.locator(".heads td").count() == pieces**2
-    shown = [page.locator(".heads").inner_text()]
-    for choice in ("Head", "Step"):
-        page.get_by_label(choice, exact=True).select_option("2")
-        page.wait_for_function(
-            "before => document.querySelector('.heads').innerText !== before",
-            arg=shown[-1],
-        )
-        shown.append(page.locator(".heads").inner_text())
-    assert len(set(shown)) == 3
-    assert '"step": 2' in page.locator("#snippets").text_content()
-    assert ask(page).get_by_label("Step", exact=True).input_value() == "1"
 
 
 def test_the_least_likely_word_is_the_darkest_and_words_for_and_against_a_label_look_different(
@@ -354,7 +332,7 @@ def test_pages_fit_their_window_and_pass_axe(
 ) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    for path in ("/#fill", "/#order", "/#steps", "/#classify/classify", "/docs"):
+    for path in ("/#fill", "/#order", "/#score", "/#classify/classify", "/docs"):
         page = open_page(
             path, viewport={"width": width, "height": 800}, color_scheme=scheme
         )

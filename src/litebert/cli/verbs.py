@@ -627,6 +627,6 @@ def explain(
     word masked (integrated gradients).
 
     litebert explain similar "A man plays a guitar." "Somebody makes music."
-    litebert explain fill "The capital of France is [MASK]." --answer paris --json
+    litebert explain classify "A fine film." --model runs/reviews --json
     """
     return loading.load().explain(verb, *texts, answer=answer)

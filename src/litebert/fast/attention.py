@@ -76,9 +76,9 @@ class AttentionKind:
 
     `visible(query, key, **settings)` defines it: for arrays of positions that
     broadcast, it returns whether the query reads the key. None: always. The plain
-    network and the map of a model's attention are derived from it. `attend` is the
-    engine's kernel for it; without one, scores are masked. `settings` are the keywords
-    that both take, with their defaults; config.json has them.
+    network is derived from it. `attend` is the engine's kernel for it; without one,
+    scores are masked. `settings` are the keywords that both take, with their defaults;
+    config.json has them.
     """
 
     visible: Callable[..., Any] | None

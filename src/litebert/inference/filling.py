@@ -29,7 +29,7 @@ def fill_texts(
     longest = network.config.max_position_embeddings - 2  # [CLS] and [SEP] are added
     encoded = list[list[int]]()
     ids_of_texts = inputs.encode_blanks(tokenizer, texts)
-    for text, (ids, _) in zip(texts, ids_of_texts, strict=True):
+    for text, ids in zip(texts, ids_of_texts, strict=True):
         encoded.append(_window_of_blanks(tokenizer, text, ids, longest))
     fillings: list[Results[Filling]] = [Results()] * len(texts)
     for rows, batch in inputs.frame_batches(network, tokenizer, encoded):

@@ -106,11 +106,8 @@ def open_network(
 # Sequences of pieces
 
 
-def encode_blanks(
-    tokenizer: "Tokenizer", texts: Sequence[str]
-) -> list[tuple[list[int], list[int]]]:
-    """Return the ids of each text, with [MASK] as blanks, and their places in what the
-    tokenizer returns.
+def encode_blanks(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[list[int]]:
+    """Return the ids of each text, with [MASK] as blanks.
 
     The tokenizer, like transformers, begins a word after every special piece: `on the
     [MASK] ▁ .` for "on the [MASK].". In training, words of whole sentences are masked,
@@ -123,26 +120,22 @@ def encode_blanks(
     ]
 
 
-def _join_to_blanks(
-    tokenizer: "Tokenizer", text: str, ids: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """Return the ids of one text, and their places, with each piece that follows a
-    blank without a space as a part of the blank's word.
+def _join_to_blanks(tokenizer: "Tokenizer", text: str, ids: Sequence[int]) -> list[int]:
+    """Return the ids of one text, with each piece that follows a blank without a space
+    as a part of the blank's word.
     """
     blanks = re.finditer(re.escape(MASK), text)
     joined = list[int]()
-    places = list[int]()
     continues_blank = False
-    for place, id_ in enumerate(ids):
+    for id_ in ids:
         joined_id = _inside_word(tokenizer, id_) if continues_blank else id_
         if joined_id is not None:
             joined.append(joined_id)
-            places.append(place)
         continues_blank = False
         if id_ == tokenizer.mask_id:
             end = next(blanks).end()
             continues_blank = not text[end : end + 1].isspace()
-    return joined, places
+    return joined
 
 
 def _inside_word(tokenizer: "Tokenizer", id_: int) -> int | None:

@@ -568,9 +568,9 @@ class Model:
     ) -> answers.Explanation:
         """Return how much each word of the texts adds to an answer of a verb.
 
-        `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for
-        `choose` the question, the context and the choices. `answer` defaults to the one
-        that the model gives.
+        The verbs are classify and similar, and `texts` are what they take:
+        `explain("similar", "a cat", "a kitten")`. `answer` defaults to the one that the
+        model gives.
         """
         from litebert.folder.weights import require_unchanged
         from litebert.inference.explain import explain

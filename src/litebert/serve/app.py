@@ -22,7 +22,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
-from litebert.inference.inside import INSIDE
 from litebert.plugins import VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
@@ -58,7 +57,6 @@ MAX_FIELDS = 64
 SCRIPTS = (
     "look.css",
     "api.js",
-    "attention.js",
     "charts.js",
     "docs.js",
     "page.js",
@@ -130,7 +128,7 @@ class Service:
 
     def _require_able(self, model: ServedModel, job: Job) -> None:
         """Raise if a model lacks the head for a job."""
-        able = [*model.facts.get("verbs", ()), *INSIDE, "explain"]
+        able = [*model.facts.get("verbs", ()), "explain"]
         needed = job.verb
         if job.verb == "explain":
             needed = job.options["verb"]

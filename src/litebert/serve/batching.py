@@ -21,7 +21,6 @@ from starlette.requests import ClientDisconnect
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.hub import hash_model
-from litebert.inference.inside import INSIDE
 from litebert.inference.model import Model
 from litebert.inference.verb import Row
 from litebert.nn import depth_plan
@@ -341,15 +340,13 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
 def _answers(
     model: Model, verb: str, rows: Sequence[Row], options: dict[str, Any]
 ) -> Iterable[Any]:
-    """Return the answers to rows; a view of the network and an explanation read a
-    single request and have a single answer.
+    """Return the answers to rows; an explanation reads a single request and has a
+    single answer.
     """
     _require_short(model, verb, rows)
     if verb == "explain":
         texts = [row["text"] for row in rows]
         return [model.explain(options["verb"], *texts, answer=options["answer"])]
-    if verb in INSIDE:
-        return [INSIDE[verb](model, rows[0]["text"], **options)]
     # a verb of a plug-in may yield its answers, and fail at any of them
     answers = list(VERBS[verb].answer(model, rows, **options))
     if len(answers) != len(rows):

@@ -3,7 +3,6 @@
 """
 
 import inspect
-from collections.abc import Callable, Mapping
 from typing import (
     Annotated,
     Any,
@@ -12,7 +11,6 @@ from typing import (
     TypeAlias,
     TypeVar,
     Union,
-    get_type_hints,
 )
 
 from annotated_types import Le, Len, MaxLen
@@ -23,7 +21,6 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Explanation
 from litebert.inference import verb as records
-from litebert.inference.inside import INSIDE, Attention, Steps
 from litebert.inference.model import Top
 from litebert.inference.verb import CHOICES, Form, Verb
 from litebert.plugins import VERBS
@@ -67,12 +64,6 @@ def verb_routes() -> dict[str, Route]:
     for name, verb in VERBS.items():
         if not verb.use_of:
             routes[name] = (_body_of_verb(verb), _answer_of_verb(verb))
-    sentence = {"text": "The cat sat on the mat."}
-    for name, function in INSIDE.items():
-        hints = get_type_hints(function, include_extras=True)
-        types = {"text": Text, "step": hints.get("step")}
-        body = _body_of(name, function, types, {**sentence, "step": 1})
-        routes[name] = (body, Answer[Steps] if name == "steps" else Answer[Attention])
     routes["explain"] = (_explain_body(), Answer[Explanation])
     return routes
 
@@ -89,7 +80,27 @@ def _body_of_verb(verb: Verb) -> type[RequestBody]:
         types[name] = verb.hints[name]
         if name == "top":
             types[name] = Annotated[Top, Le(limits.MAX_TOP)]
-    return _body_of(verb.name, verb.call, types, verb.example)
+    _, *parameters = inspect.signature(verb.call).parameters.values()
+    fields = dict[str, Any]()
+    for parameter in parameters:
+        if parameter.name in LEFT_OUT:
+            continue
+        kind = types[parameter.name]
+        if parameter.default is None:
+            kind = kind | None
+        shown = Field()
+        if parameter.name in verb.example:
+            shown = Field(examples=[verb.example[parameter.name]])
+        default = parameter.default
+        if default is parameter.empty:
+            default = ...  # required
+        fields[parameter.name] = (Annotated[kind, shown], default)
+    return make_record(
+        f"{verb.name.capitalize()}Body",
+        __base__=RequestBody,
+        __doc__=verb.call.__doc__,
+        **fields,
+    )
 
 
 def _input_type(name: str, text: Any) -> Any:
@@ -99,36 +110,6 @@ def _input_type(name: str, text: Any) -> Any:
     if name in records.SEVERAL:
         return Annotated[list[text], Len(1, limits.MAX_TEXTS)]
     return text
-
-
-def _body_of(
-    name: str,
-    function: Callable[..., Any],
-    types: Mapping[str, Any],
-    example: Mapping[str, Any],
-) -> type[RequestBody]:
-    """Return a body with the parameters of a function, except the model, as fields."""
-    _, *parameters = inspect.signature(function).parameters.values()
-    fields = dict[str, Any]()
-    for parameter in parameters:
-        if parameter.name in LEFT_OUT:
-            continue
-        kind = types[parameter.name]
-        if parameter.default is None:
-            kind = kind | None
-        shown = Field()
-        if parameter.name in example:
-            shown = Field(examples=[example[parameter.name]])
-        default = parameter.default
-        if default is parameter.empty:
-            default = ...  # required
-        fields[parameter.name] = (Annotated[kind, shown], default)
-    return make_record(
-        f"{name.capitalize()}Body",
-        __base__=RequestBody,
-        __doc__=function.__doc__,
-        **fields,
-    )
 
 
 def _answer_of_verb(verb: Verb) -> Any:
@@ -141,11 +122,8 @@ def _answer_of_verb(verb: Verb) -> Any:
 
 def _explain_body() -> type[RequestBody]:
     """Return the body of the route that explains: a verb of one or two texts."""
-    explained = []
-    for name, verb in VERBS.items():
-        if verb.question and "choices" not in verb.inputs:
-            explained.append(name)
-    names: Any = Literal[tuple(sorted(explained))]
+    explained = sorted(name for name, verb in VERBS.items() if verb.question)
+    names: Any = Literal[tuple(explained)]
     texts = Annotated[list[Short], Len(1, 2)]
     fields: dict[str, Any] = {
         "verb": (Annotated[names, Field(examples=["similar"])], ...),
@@ -171,9 +149,6 @@ def job_of(name: str, body: RequestBody) -> Job:
         texts = fields.pop("texts")
         rows = [{"text": text} for text in texts]
         return Job(name, rows, fields, 100 * count_tokens(texts))  # many passes
-    if name in INSIDE:
-        text = fields.pop("text")
-        return Job(name, [{"text": text}], fields, count_tokens([text]))
     verb: Verb = VERBS[name]
     arguments = {field: fields.pop(field) for field in verb.inputs}
     pairs = arguments.get("pairs")

@@ -1,4 +1,4 @@
-// Drawings of the playground and of exported pages: elements, bars, curves, a map, a shaded table.
+// Drawings of the playground and of exported pages: elements, bars, curves, a map.
 // What shows a user's text has dir="auto": its first letter says where it begins.
 
 export function el(tag, attributes = {}, ...children) {
@@ -133,19 +133,3 @@ export function cosine(a, b) {
 
 const dot = (a, b) => sum(a.map((value, i) => value * b[i]));
 const sum = (values) => values.reduce((total, value) => total + value, 0);
-
-// A table of numbers, the larger the darker.
-export function shaded(caption, heads, rows) {
-  const largest = Math.max(...rows.flatMap((row) => row.values), 1e-9);
-  const cell = (value) => {
-    const found = el("td", {}, value.toFixed(1));
-    found.style.setProperty("--share", value / largest);
-    return found;
-  };
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    el("table", {},
-      el("thead", {}, el("tr", {}, el("th", {}, "token"),
-        ...heads.map((head) => el("th", { scope: "col" }, head)))),
-      el("tbody", {}, ...rows.map((row) => el("tr", {},
-        el("th", { scope: "row" }, row.name), ...row.values.map(cell))))));
-}

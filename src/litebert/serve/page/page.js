@@ -37,7 +37,7 @@ function goToAddress() {
 
 function chooseModel(wanted) {
   const model = state.model = state.models.find((each) => each.id === at("model").value);
-  const verbs = Object.keys(VIEWS).filter((verb) => verb === "steps" || model.verbs.includes(verb));
+  const verbs = Object.keys(VIEWS).filter((verb) => model.verbs.includes(verb));
   const blocks = model.num_blocks === 1 ? "One shared block" : `${model.num_blocks} blocks`;
   at("facts").textContent =
     `${blocks}, ${model.num_steps} steps, vectors of ${model.hidden_size}.`;
@@ -120,8 +120,8 @@ async function run() {
   const missing = fieldsOf(view).find((field) => !field.optional && !entered[field.name].trim());
   const [calls, results] = [view.calls(entered), []];
   // A later question about the same result; its call is shown in place of the first of this verb.
-  const askMore = async (verb, body, own = signal) => {
-    const found = await askModel(verb, body, AbortSignal.any([signal, own]));
+  const askMore = async (verb, body) => {
+    const found = await askModel(verb, body, signal);
     showCode(calls.map((call) => (call[0] === verb ? [verb, body] : call)));
     return found;
   };

@@ -1,10 +1,8 @@
 // How the page asks the server for each verb, and how it shows the results. Titles, fields and
 // examples come from the records of the verbs; a verb without an entry here is shown as a table.
-import { bars, cosine, curve, el, map, percent, shaded, tinted } from "/page/charts.js";
-import { attention, plain } from "/page/attention.js";
+import { bars, cosine, curve, el, map, percent, tinted } from "/page/charts.js";
 
 const MAX_TEXTS = 32;  // per request
-const MAX_PIECES = 64;  // in a table; the server shows the attention of as many
 const ON_REQUEST = true;  // marks a call that is made when its button is pressed
 
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -155,39 +153,13 @@ const embeddings = {
   },
 };
 
-const steps = {
-  title: "Look inside",
-  lead: "ALBERT applies its blocks step by step. How far does each step move the hidden states of " +
-    "your sentence? (Figure 1 of the paper, for your text.)",
-  fields: [{ name: "text", label: "A sentence", rows: 2 }],
-  examples: [{ text: "The cat sat on the mat." },
-    { text: "Sharing parameters across layers stabilises the network." }],
-  isCut: true,
-  calls: ({ text }) => [["steps", { text }], ["attention", { text, step: 1 }]],
-  show: ([found, looked], { text }, ask) => [
-    el("div", { class: "pair" },
-      curve("L2 distance", "Between input and output of each step, mean over tokens.", found.l2,
-        { low: 0, high: Math.ceil(Math.max(...found.l2, 0.1)) }),
-      curve("Cosine", "Between input and output of each step, mean over tokens.", found.cosine,
-        { low: Math.min(0, ...found.cosine), high: 1 })),
-    ...(found.pieces.length > MAX_PIECES
-      ? [quiet(`The tables show the first ${MAX_PIECES} of ${found.pieces.length} pieces.`)] : []),
-    el("h2", {}, "L2 distance by token and step"),
-    shaded("L2 distance by token and step", found.l2.map((_, i) => String(i + 1)),
-      found.pieces.slice(0, MAX_PIECES).map((piece, i) => ({
-        name: plain(piece), values: found.by_token[i],
-      }))),
-    attention(looked, found.l2.length, (step, signal) => ask("attention", { text, step }, signal)),
-  ],
-};
-
 const OWN = { fill, answer, classify, tag, choose, order, score, embed: embeddings };
 
 // The views by verb, given the forms of the verbs that the server knows.
 export function views(forms) {
   const names = [...Object.keys(OWN), ...Object.keys(forms).filter((name) => !(name in OWN))];
   const all = names.map((name) => [name, { ...forms[name], ...tabular(name, forms[name]), ...OWN[name] }]);
-  return { ...Object.fromEntries(all), steps };
+  return Object.fromEntries(all);
 }
 
 // The view of a verb that has none of its own: a call with what was entered, and tables.
