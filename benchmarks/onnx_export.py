@@ -29,7 +29,7 @@ from litebert.folder import ModelFolder, write_folder
 from litebert.interop.export.check import Inputs, RunBatch
 from litebert.interop.export.network import INPUTS, PaddedNetwork, pad_network
 from litebert.interop.export.onnx import quantize, runner, to_graph
-from litebert.interop.export.program import dynamic_shapes, quiet
+from litebert.interop.export.tracing import dynamic_shapes, quiet
 from litebert.nn import AlbertForPretraining, Batch
 
 NAMES = ("last_hidden_state", "pooler_output")

@@ -58,7 +58,7 @@ COMMANDS = [
     ("tokenizer encode", "'Anna left.' --tokenizer TOKENIZER"),
     ("tokenizer train", "STORIES --vocab-size 60 --output v"),
 ]
-ELSEWHERE = {"export onnx", "export program", "export web", "hub pull"}
+ELSEWHERE = {"export onnx", "export web", "hub pull"}
 """Commands with --json that need more than the desk; other tests run them."""
 
 

@@ -33,7 +33,6 @@ WITHOUT_JSON = [
     ("corpus filter", "STORIES --documents blank-line --output kept.jsonl"),
     ("corpus push", "CORPUS file://WORK/work/pushed"),
     ("export onnx", "RUNS/base onnx/model.onnx"),
-    ("export program", "RUNS/base program.pt2"),
     ("report", "RUNS/reviews"),
     ("embed", "few.txt --model RUNS/base --output vectors.npy"),
     ("serve", "base=RUNS/base"),

@@ -106,23 +106,6 @@ def export_onnx(
     return onnx.export_onnx(locate(model), output, int8=int8, has_head=not encoder)
 
 
-def export_program(
-    model: str, output: Path, *, encoder: Encoder = False
-) -> ExportReport:
-    """Write a torch program (.pt2).
-
-    litebert export program runs/mine exported/model.pt2
-    litebert export program runs/mine exported/encoder.pt2 --encoder
-
-    OUTPUT runs without litebert: torch.export.load(PATH).module() takes input_ids,
-    attention_mask and token_type_ids, int64, of any batch size and length. config.json
-    and the tokenizer are written next to it.
-    """
-    from litebert.interop.export import program
-
-    return program.export_program(locate(model), output, has_head=not encoder)
-
-
 def export_web(
     model: str,
     output: Path,

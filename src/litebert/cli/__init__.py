@@ -38,9 +38,7 @@ COMMANDS = {
     "doctor": "check this machine, including a self-test of a few seconds",
     "evaluate": "evaluate models, an ensemble, or a prediction file",
     "explain": "show how much each word adds to an answer",
-    "export": (
-        "write a model for Google's code, for ONNX, for torch.export, for a web page"
-    ),
+    "export": ("write a model as an ONNX file, or as a web page"),
     "finetune": "fine-tune a model on a task, or on your own examples",
     "glue": "fine-tune on every GLUE task in a folder, and print the table",
     "help": "show the help of a verb",
@@ -65,7 +63,7 @@ MODULES = {
     "api.corpus": "corpus build, corpus check, tokenizer encode, tokenizer train",
     "api.evaluation": "evaluate, glue, predict",
     "api.formats": (
-        "export onnx, export program, export web, hub pull, hub push, import google,"
+        "export onnx, export web, hub pull, hub push, import google,"
         " import huggingface, quantize"
     ),
     "api.runs": "report, runs average, runs clean, runs tail",

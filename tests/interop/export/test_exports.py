@@ -22,7 +22,6 @@ from litebert.interop import ExportReport
 from litebert.interop.export.check import require_near
 from litebert.interop.export.network import allowed_positions, pad_network
 from litebert.interop.export.onnx import export_onnx, quantize, runner, to_graph
-from litebert.interop.export.program import export_program
 from litebert.interop.export.source import SourceModel, write_beside
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -119,8 +118,7 @@ def exported(folder_of: Folders) -> Exports:
 
     @cache
     def export(kind: str, name: str) -> ExportReport:
-        write = export_onnx if name.endswith(".onnx") else export_program
-        return write(folder_of(kind), folder_of(kind) / "out" / name)
+        return export_onnx(folder_of(kind), folder_of(kind) / "out" / name)
 
     return export
 
@@ -222,48 +220,25 @@ def test_only_outputs_whose_weights_are_in_the_file_are_given() -> None:
 # --- files ----------------------------------------------------------------------------
 
 
-def _start_program(report: ExportReport) -> Callable[[Arrays], Arrays]:
-    loaded = torch.export.load(report.output).module()
-
-    def call(inputs: Arrays) -> Arrays:
-        found = loaded(*map(torch.from_numpy, inputs.values()))
-        return {
-            name: each.detach().numpy()
-            for name, each in zip(report.outputs, found, strict=True)
-        }
-
-    return call
-
-
-IN_PROGRAMS = ("question-answering", "conditional-question-answering")
 IN_ONNX = (
     "pretraining",
+    "question-answering",
     "conditional-question-answering",
     "multiple-choice",
     "vector-classification",
 )
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        *((kind, "model.onnx") for kind in IN_ONNX),
-        *((kind, "model.pt2") for kind in IN_PROGRAMS),
-    ],
-)
+@pytest.mark.parametrize("kind", IN_ONNX)
 def test_a_file_gives_the_ragged_networks_numbers_at_every_shape(
-    exported: Exports, kind: str, name: str
+    exported: Exports, kind: str
 ) -> None:
-    report = exported(kind, name)
+    report = exported(kind, "model.onnx")
     assert report.outputs == OUTPUTS[kind] and report.parity.max_difference < 1e-4
     assert re.search(
         r"MB, gives .*logits.*\ndiffers by up to .*, correlation 1\.00000", str(report)
     )
-    call = (
-        runner(report.output.read_bytes())
-        if name == "model.onnx"
-        else _start_program(report)
-    )
+    call = runner(report.output.read_bytes())
     for batch, length in (
         (1, 5 if kind.startswith("conditional") else 1),
         (1, 17),
@@ -278,16 +253,10 @@ def test_the_file_has_each_weight_once_no_paths_and_the_tokenizer_next_to_it(
     exported: Exports,
 ) -> None:
     report = exported("pretraining", "model.onnx")
-    for each, more in (
-        (report, 20_000),
-        (exported("question-answering", "model.pt2"), 250_000),
-    ):
-        assert (
-            each.bytes
-            < (each.output.parents[1] / "model.safetensors").stat().st_size + more
-        )
-        data = each.output.read_bytes()  # it has no path of the machine that wrote it
-        assert str(Path(torch.__file__).parent).encode() not in data
+    weights = report.output.parents[1] / "model.safetensors"
+    assert report.bytes < weights.stat().st_size + 20_000
+    # it has no path of the machine that wrote it
+    assert str(Path(torch.__file__).parent).encode() not in report.output.read_bytes()
     graph = onnx.load(report.output).graph
     shapes = [tuple(t.dims) for t in graph.initializer if len(t.dims) == 2]
     assert [
@@ -396,8 +365,6 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
             sorted(tmp_path.rglob("*")) == before
             and (tmp_path / "old.onnx").read_bytes() == b"old"
         )
-    with pytest.raises(LitebertError, match="LB-751"):
-        export_program(usual, Path("model.onnx"))
     monkeypatch.setattr("litebert.interop.export.onnx._FILE_LIMIT", 100)
     with pytest.raises(LitebertError, match="LB-474"):
         export_onnx(usual, tmp_path / "model.onnx")
@@ -434,8 +401,7 @@ def test_the_json_of_an_export_matches_its_schema(
         "litebert.interop.export.web.read_runtime", lambda _: (b"", b"")
     )
     for kind, name, more, outputs in (
-        ("onnx", "model.onnx", [], ["logits"]),
-        ("program", "model.pt2", ["--encoder"], ["last_hidden_state"]),
+        ("onnx", "model.onnx", ["--encoder"], ["last_hidden_state"]),
         ("web", "", [], ["search"]),
     ):
         output = tmp_path / kind / name

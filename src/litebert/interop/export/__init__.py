@@ -1,3 +1,1 @@
-"""Export a model to run elsewhere: in onnxruntime, as a torch.export program, in a
-browser.
-"""
+"""Export a model to run elsewhere: in onnxruntime, or in a browser."""

@@ -10,7 +10,6 @@ import torch
 from litebert.errors import LitebertError, missing_package
 from litebert.folder.model import head_of
 from litebert.interop import ExportReport
-from litebert.interop.export import program
 from litebert.interop.export.check import RunBatch, require_near
 from litebert.interop.export.network import INPUTS, PaddedNetwork
 from litebert.interop.export.source import (
@@ -19,6 +18,7 @@ from litebert.interop.export.source import (
     require_free,
     write_beside,
 )
+from litebert.interop.export.tracing import dynamic_shapes, quiet, trace
 
 try:
     import onnx
@@ -43,7 +43,7 @@ def export_onnx(
     The outputs are those of the folder's head, or of the encoder only. The file is not
     written if onnxruntime computes wrong outputs with it on a few texts.
     """
-    beside = require_free(output, suffix=".onnx", source=folder)
+    beside = require_free(output, source=folder)
     source = open_source(folder, has_head=has_head)
     data, report = convert(source, output, int8=int8)
     write_beside(beside, output, data)
@@ -118,14 +118,14 @@ def to_graph(network: PaddedNetwork) -> onnx.ModelProto:
             "the weights do not fit in one ONNX file",
             received=f"{size:,} bytes",
             expected=f"at most {_FILE_LIMIT:,}",
-            next="litebert export program has no such limit",
+            next="use the model with litebert, or begin a smaller student: litebert distil",
         )
-    with program.quiet():
+    with quiet():
         traced = torch.onnx.export(
-            program.trace(network),
+            trace(network),
             dynamo=True,
             opset_version=OPSET,
-            dynamic_shapes=program.dynamic_shapes(network),
+            dynamic_shapes=dynamic_shapes(network),
             input_names=list(INPUTS),
             output_names=list(network.output_names),
             verbose=False,

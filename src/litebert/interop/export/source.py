@@ -64,7 +64,7 @@ def _require_usual_head(model: ModelFolder, folder: Path) -> None:
         )
 
 
-def require_free(output: Path, *, suffix: str, source: Path) -> dict[Path, bytes]:
+def require_free(output: Path, *, source: Path) -> dict[Path, bytes]:
     """Check that an output is new and not next to another model; return the files that
     belong next to it.
     """
@@ -78,13 +78,13 @@ def require_free(output: Path, *, suffix: str, source: Path) -> dict[Path, bytes
         beside[place] = file.read_bytes()
         if place.exists() and place.read_bytes() != beside[place]:
             differing.append(place)
-    if output.suffix != suffix or differing:
-        place = output.parent / output.stem / f"model{suffix}"
+    if output.suffix != ".onnx" or differing:
+        place = output.parent / output.stem / "model.onnx"
         raise LitebertError(
             "LB-751",
             f"{output} cannot be the output",
             received=f"{differing[0]} of another model" if differing else None,
-            expected=f"{place}: a file that ends in {suffix}, in its own folder",
+            expected=f"{place}: a file that ends in .onnx, in its own folder",
         )
     return beside
 

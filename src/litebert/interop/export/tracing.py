@@ -1,47 +1,14 @@
-"""Export as a program of torch, which runs without litebert; exports to ONNX begin with
-the same trace.
-"""
+"""Tracing of a network for exporters: one graph for all batch sizes and lengths."""
 
-import io
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 from torch.export import Dim, ExportedProgram
 
-from litebert.interop import ExportReport
-from litebert.interop.export.check import Inputs, Outputs, require_near
 from litebert.interop.export.network import INPUTS, PaddedNetwork
-from litebert.interop.export.source import open_source, require_free, write_beside
-
-
-def export_program(
-    folder: Path, output: Path, *, has_head: bool = True
-) -> ExportReport:
-    """Write a model folder as a program for torch.export.load, for any batch size and
-    length.
-
-    It is loaded as a user would load it and compared with the network before anything
-    is written.
-    """
-    beside = require_free(output, suffix=".pt2", source=folder)
-    source = open_source(folder, has_head=has_head)
-    names = source.padded.output_names
-    buffer = io.BytesIO()
-    torch.export.save(trace(source.padded), buffer)
-    call = torch.export.load(io.BytesIO(buffer.getvalue())).module()
-
-    def run(inputs: Inputs) -> Outputs:
-        outputs = call(*(torch.from_numpy(inputs[name]) for name in INPUTS))
-        named = zip(names, outputs, strict=True)
-        return {name: output.numpy() for name, output in named}
-
-    parity = require_near(run, source, output)
-    write_beside(beside, output, buffer.getvalue())
-    return ExportReport(output, names, output.stat().st_size, parity)
 
 
 def trace(network: PaddedNetwork) -> ExportedProgram:
