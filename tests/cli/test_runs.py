@@ -4,14 +4,13 @@ format.
 
 import csv
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from litebert import Run
-from litebert.files import locked, write_json, write_text
+from litebert.files import write_json, write_text
 from tests.contract.shell import assert_error, litebert
 from tests.report.test_pages import finetuned
 
@@ -233,26 +232,6 @@ def test_unfinished_damaged_and_missing_runs_are_distinguished(
     empty = litebert("runs", "list", "--runs", tmp_path / "empty")
     assert (empty.code, f"no runs in {tmp_path / 'empty'}" in empty.stderr) == (0, True)
     assert_error(litebert("runs", "list", "--runs", tmp_path / "none"), 1, "LB-655")
-    assert_error(
-        litebert("runs", "tail", runs / "glue" / "cola"), 1, "glue/cola/seed-1"
-    )
-
-
-def test_tail_follows_a_run_until_it_is_finished(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = runs / "mini" / "metrics.jsonl"
-    result = runs / "mini" / "model" / "config.json"
-    result.unlink()
-    more = log.read_text() + '{"kind": "eval", "step": 40}\n'
-    # another process
-    monkeypatch.setattr(
-        time, "sleep", lambda _: [log.write_text(more), result.write_text("{}")]
-    )
-    shown = litebert(
-        "runs", "tail", runs / "mini", "--rows", 2, "--follow", "--json"
-    ).rows
-    assert [row["step"] for row in shown] == [20, 30, 40]
 
 
 def test_only_settings_that_differ_are_compared_with_their_origins(runs: Path) -> None:
@@ -297,32 +276,3 @@ def test_a_comparison_gives_medians_of_seeds_with_means_and_deviations_below(
     assert (
         "| last | accuracy | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout
     )
-
-
-def test_clean_removes_checkpoints_of_finished_runs_and_what_failed_ones_left(
-    runs: Path,
-) -> None:
-    write_json(
-        runs / "begun" / "run.json",
-        {"litebert": "0.1.0", "settings": {"train.steps": 9}},
-    )
-    waste = [
-        runs / "mini" / "checkpoints" / "step-10",
-        runs / "begun" / "checkpoints" / "damaged-step-4-0a1b",
-    ]
-    needed = runs / "begun" / "checkpoints" / "step-5"
-    for number, folder in enumerate([*waste, needed], start=1):
-        write_text(folder / "model.safetensors", "x" * 1_000 * number)
-    words = ("runs", "clean", runs, "--dry-run", "--json")
-    planned = {str(waste[0]): 1_000, str(waste[1]): 2_000}
-    assert litebert(*words).json == planned
-    with locked(runs / "mini"):  # as a training does
-        done = litebert(*words)
-    assert (done.json, "mini: a process" in done.stderr) == (
-        {str(waste[1]): 2_000},
-        True,
-    )
-    assert all(folder.is_dir() for folder in waste)
-    assert litebert("runs", "clean", runs).code == 0
-    assert not any(folder.exists() for folder in waste)
-    assert needed.is_dir() and (runs / "mini" / "model" / "config.json").is_file()

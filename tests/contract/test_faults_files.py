@@ -18,7 +18,7 @@ from litebert.tokenizer import Tokenizer
 from tests.kills import begin, operations
 from tests.memory import run_in_child
 
-from .shell import QUICK, Done, assert_error, litebert, tree
+from .shell import QUICK, assert_error, litebert, tree
 from .tiny import PRETRAIN, Desk
 
 PRECIOUS = b"years of work"
@@ -77,61 +77,6 @@ def test_an_empty_folder_and_a_begun_run_are_accepted(
     assert litebert(*named, cwd=tmp_path).ok
     assert [path.read_bytes() for path in kept] == [PRECIOUS] * 2
     assert (run / "model" / "config.json").is_file()
-
-
-# ---- runs clean ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def finished(desk: Desk, tmp_path: Path) -> Path:
-    run = shutil.copytree(desk.reviews, tmp_path / "runs" / "mine")
-    assert list((run / "checkpoints").glob("step-*"))
-    return run
-
-
-def clean(place: Path) -> Done:
-    return litebert("runs", "clean", ".", cwd=place).ok
-
-
-def test_clean_leaves_the_checkpoints_of_another_tool(tmp_path: Path) -> None:
-    write(tmp_path / "other" / "checkpoints" / "step-000000001" / "weights")
-    for text in ("{}", "no JSON", '{"settings": {"lr": 1}}'):
-        (tmp_path / "other" / "run.json").write_text(text)
-        before = tree(tmp_path)
-        assert "other/run.json" in clean(tmp_path).stderr
-        assert tree(tmp_path) == before
-
-
-def test_clean_leaves_what_litebert_did_not_write(
-    finished: Path, tmp_path: Path
-) -> None:
-    newest = max((finished / "checkpoints").glob("step-*"))
-    for name in ("thesis.txt", "step-1.txt", "mine/a", "best-step-3/model.safetensors"):
-        write(finished / "checkpoints" / name)
-    write(newest / "thesis.txt")
-    before = tree(finished)
-    said = clean(tmp_path).stderr
-    assert tree(finished) == before
-    assert f"{newest.name}: litebert did not write thesis.txt" in said
-    (newest / "thesis.txt").unlink()
-    clean(tmp_path)
-    assert not newest.exists()
-
-
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_clean_names_a_link_and_leaves_it(
-    finished: Path, tmp_path: Path, is_whole: bool
-) -> None:
-    link = finished / "checkpoints"
-    if not is_whole:
-        link = max(link.glob("step-*"))
-    shutil.move(link, tmp_path / "elsewhere")
-    link.symlink_to(tmp_path / "elsewhere")
-    before = tree(tmp_path / "elsewhere")
-    for _ in range(2):
-        assert f"{link.name}: it is a symbolic link" in clean(tmp_path).stderr
-        assert link.is_symlink()
-        assert tree(tmp_path / "elsewhere") == before
 
 
 # ---- what appears while a command runs -----------------------------------------------

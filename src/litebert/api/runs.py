@@ -2,9 +2,7 @@
 commands of `litebert runs`.
 """
 
-import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -18,20 +16,14 @@ from litebert.answers import Results, Shown
 from litebert.errors import LitebertError, format_count, say
 from litebert.files import (
     Json,
-    foreign_files,
-    format_bytes,
-    is_staging,
-    locked,
     read_json,
-    remove_folder,
 )
 from litebert.inference.model import Model
 from litebert.metrics import Spread
 from litebert.report import results as run_results
 from litebert.report.finetuning import usage_of
-from litebert.report.tables import Cell
 from litebert.report.training import REPORT_FILE, write_report
-from litebert.runs import RESULT_FILE, RUN_FILE, Result, read_log, read_metrics
+from litebert.runs import RESULT_FILE, Result, read_metrics
 
 if TYPE_CHECKING:
     from litebert.config import Precision
@@ -270,42 +262,6 @@ def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> No
 # ---- the commands of `litebert runs`, and `litebert report` --------------------------
 
 
-def runs_tail(
-    run: Path,
-    *,
-    rows: Annotated[int, Ge(1), "Last rows to print."] = 10,
-    follow: Annotated[bool, "Print new rows until the run is finished."] = False,
-) -> Iterator[Shown[dict[str, Cell]]]:
-    """Print the last rows of a run's log, during or after training; with --json, one
-    row per line.
-
-    litebert runs tail runs/mine --rows 3
-    litebert runs tail runs/mine --follow
-    """
-    Run.of(Run.open(run).folder)  # refuses several seeds: each has a log of its own
-    num_shown = max(0, len(read_log(run)[0]) - rows)
-    while True:
-        is_finished = on_disk.RunFolder(run).has_model
-        logged, _ = read_log(run)
-        for row in logged[num_shown:]:
-            yield Shown(cast("dict[str, Cell]", row), _line_of(row))
-        num_shown = len(logged)
-        if not follow or is_finished:
-            return
-        time.sleep(1)
-
-
-def _line_of(row: Mapping[str, Json]) -> str:
-    """Write a row of a log for a terminal: its kind, its step, then its measures."""
-    measures = list[str]()
-    for name, value in row.items():
-        if name in ("kind", "step"):
-            continue
-        text = f"{value:.4g}" if isinstance(value, float) else f"{value}"
-        measures.append(f"{name} {text}")
-    return f"{row['kind']:<6}{row['step']:>9}  {'  '.join(measures)}"
-
-
 def runs_average(
     run: Path,
     *,
@@ -323,83 +279,6 @@ def runs_average(
 
     steps = average_checkpoints(run, output, last=last, force=force)
     return f"{output}  from steps {', '.join(f'{step:,}' for step in steps)}"
-
-
-def runs_clean(
-    folder: Path,
-    *,
-    dry_run: Annotated[bool, "Only print what would be removed."] = False,
-) -> Shown[dict[str, int]]:
-    """Remove the checkpoints of finished runs, and leftovers of failed ones; models
-    stay. JSON lists their bytes.
-
-    litebert runs clean runs/mine
-    litebert runs clean runs --dry-run
-    """
-    if not folder.is_dir():
-        raise LitebertError(
-            "LB-888", f"the folder {folder} does not exist", next="litebert runs list"
-        )
-    sizes = dict[Path, int]()
-    skipped = list[str]()
-    for record in sorted(folder.rglob(RUN_FILE)):
-        run = on_disk.RunFolder(record.parent)
-        if not on_disk.has_settings(run.folder):
-            skipped.append(f"skipped {record}: litebert did not write it")
-            continue
-        try:
-            with locked(run.folder, lambda: BlockingIOError("a process trains in it")):
-                removable, kept = _leftovers(run)
-                for path in removable:
-                    sizes[path] = _size(path)
-                    if not dry_run:
-                        remove_folder(path)
-        except BlockingIOError as error:
-            skipped.append(f"skipped {run.folder}: {error}")
-        else:
-            skipped += kept
-    largest_first = sorted(sizes, key=lambda path: -sizes[path])
-    lines = [f"{path}  {format_bytes(sizes[path])}" for path in largest_first]
-    done = "would be freed" if dry_run else "freed"
-    note = f"{format_bytes(sum(sizes.values()))} {done}"
-    values = {str(path): size for path, size in sizes.items()}
-    return Shown(values, "\n".join(lines), (*skipped, note))
-
-
-_CHECKPOINT = re.compile(r"step-\d+")
-_DAMAGED = re.compile(r"damaged-step-\d+-[0-9a-f]{4}")
-
-
-def _leftovers(run: on_disk.RunFolder) -> tuple[list[Path], list[str]]:
-    """Return the folders of checkpoints that a run no longer needs, and why others with
-    such names stay.
-    """
-    from litebert.train.checkpoint import CHECKPOINT_FILES
-
-    removable = list[Path]()
-    kept = list[str]()
-    folder = run.folder / "checkpoints"
-    paths = sorted(folder.glob("*"))
-    if folder.is_symlink():
-        kept.append(f"skipped {folder}: it is a symbolic link")
-        paths = []
-    for path in paths:
-        is_old = run.has_model and _CHECKPOINT.fullmatch(path.name)
-        if is_staging(path):
-            removable.append(path)
-        elif not is_old and not _DAMAGED.fullmatch(path.name):
-            continue
-        elif path.is_symlink():
-            kept.append(f"skipped {path}: it is a symbolic link")
-        elif path.is_dir() and (names := foreign_files(path, CHECKPOINT_FILES)):
-            kept.append(f"skipped {path}: litebert did not write {names[0]} in it")
-        elif path.is_dir():
-            removable.append(path)
-    return removable, kept
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def report(run: Path) -> Shown[dict[Literal["report"], str]]:

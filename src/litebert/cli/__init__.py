@@ -66,7 +66,7 @@ MODULES = {
         "export onnx, export web, hub pull, hub push, import google,"
         " import huggingface, quantize"
     ),
-    "api.runs": "report, runs average, runs clean, runs tail",
+    "api.runs": "report, runs average",
     "api.settings": "config list, config show, recipes list, recipes show",
     "api.sizes": "sizes",
     "api.training": "data check, distil, finetune, pretrain",

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
@@ -317,13 +317,7 @@ def present(result: object, written_as: str | None = None) -> None:
     """Print what a function returned (of several processes, only in the first); end the
     process if it failed.
     """
-    if isinstance(result, Iterator):
-        for item in result:
-            if written_as == "json":
-                show_json(item)
-            else:
-                show(str(item))
-    elif result is not None and _is_first_process():
+    if result is not None and _is_first_process():
         _show_result(result, written_as)
         for note in getattr(result, "notes", ()):
             say(note)

@@ -5,7 +5,6 @@ completion, and the doctor.
 import platform
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -114,8 +113,6 @@ def _typed_answers(verb: Verb) -> list[Any]:
 
 def _printed_types(returned: Any) -> list[Any]:
     """Return the types of the JSON that is printed for values of a type."""
-    if get_origin(returned) is Iterator:
-        (returned,) = get_args(returned)
     is_union = get_origin(returned) in (Union, UnionType)
     alternatives = get_args(returned) if is_union else [returned]
     printed = list[Any]()
