@@ -58,7 +58,7 @@ def test_the_command_makes_the_same_copy_and_warns_of_one_that_differs_much(
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     monkeypatch.setattr("litebert.interop.MUCH", 0.0)
     words[2] = tmp_path / "second"
-    assert "measure it with --evaluate" in shell.litebert(*words).stderr
+    assert "evaluate this copy" in shell.litebert(*words).stderr
 
 
 def test_unsupported_uses_of_eight_bit_copies_are_refused(

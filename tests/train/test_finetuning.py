@@ -247,19 +247,6 @@ def test_names_of_labels_that_are_assumed_are_said(
     )
 
 
-def test_quantize_measures_a_run_before_and_after(
-    learnt: Path, films: Path, tmp_path: Path
-) -> None:
-    data = ("--data", films / "dev.csv")
-    found = shell.litebert(
-        "quantize", learnt, tmp_path / "int8", *data, "--evaluate", "--json"
-    ).json
-    assert (
-        found["before"]["dev"]["accuracy"] == 1.0
-        and found["after"]["dev"]["accuracy"] > 0.9
-    )
-
-
 def test_a_model_of_a_table_without_its_run_is_measured_on_rows(
     learnt: Path, films: Path, tmp_path: Path
 ) -> None:
@@ -270,9 +257,9 @@ def test_a_model_of_a_table_without_its_run_is_measured_on_rows(
         done = shell.litebert("evaluate", alone, *data, *words, "--json")
         assert done.json == measures
     copy = tmp_path / "int8"
-    done = shell.litebert("quantize", alone, copy, *data, "--evaluate", "--json")
-    after = done.json["after"]
-    assert shell.litebert("evaluate", copy, *data, "--json").json == after
+    assert shell.litebert("quantize", alone, copy, *data).ok
+    of_copy = shell.litebert("evaluate", copy, *data, "--json").json
+    assert of_copy["dev"]["accuracy"] > 0.9
 
     done = shell.litebert("evaluate", alone)
     shell.assert_error(done, 1, "LB-613", "names its task")

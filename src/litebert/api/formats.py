@@ -143,9 +143,6 @@ def quantize(
     task: Annotated[
         str | None, "Name of the task, for a model folder without its run."
     ] = None,
-    evaluate: Annotated[
-        bool, "For a run: evaluate on its task before and after."
-    ] = False,
 ) -> Quantized:
     """Write an eight-bit copy of MODEL to the new folder OUTPUT.
 
@@ -153,7 +150,7 @@ def quantize(
     the range of each activation. The weights take a quarter of their bytes in float32.
 
     litebert quantize runs/mine models/int8 --texts texts.txt
-    litebert quantize runs/mrpc models/mrpc-int8 --evaluate
+    litebert quantize runs/mrpc models/mrpc-int8
     """
     from litebert.corpus.text import read_texts
     from litebert.inference.finetuned import data_of
@@ -164,13 +161,12 @@ def quantize(
         data = data_of(model)
     has_texts = len(texts) > 0
     has_data = data is not None
-    is_of_task = evaluate or task is not None
-    if has_texts == has_data or (is_of_task and not has_data):
+    if has_texts == has_data or (task is not None and not has_data):
         raise LitebertError(
             "LB-536",
             "calibration needs either texts, or the data of a fine-tuned run",
-            expected="--texts FILE, or a run of litebert finetune; --task and"
-            " --evaluate go with a run or --data",
+            expected="--texts FILE, or a run of litebert finetune; --task goes with"
+            " --data",
             next=f"litebert quantize {model} {output} --texts texts.txt",
         )
     lines = chain.from_iterable(text.splitlines() for text in read_texts(texts))
@@ -180,7 +176,6 @@ def quantize(
         texts=filter(str.strip, lines),
         data=data,
         task=task,
-        evaluate=evaluate,
     )
 
 

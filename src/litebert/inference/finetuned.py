@@ -278,13 +278,11 @@ def quantize(
     texts: Iterable[str] = (),
     data: Path | None = None,
     task: str | None = None,
-    evaluate: bool = False,
 ) -> Quantized:
     """Write an eight-bit copy of a model, calibrated on texts or, with `data`, on
     training examples of a run's task: they should be like what the model will read.
 
-    `task` is needed only for a model folder without its run. With `evaluate`, the model
-    is evaluated on the development splits before and after.
+    `task` is needed only for a model folder without its run.
     """
     require_new(output, force=None)
     folder = locate(fspath(model))
@@ -292,8 +290,6 @@ def quantize(
         raise LitebertError(
             "LB-617", f"{folder} is already in eight bits", next="use it as it is"
         )
-    before = dict[str, dict[str, float]]()
-    after = dict[str, dict[str, float]]()
     if data is None:
         source = read_folder(folder)
         source.require_vectors()
@@ -305,8 +301,6 @@ def quantize(
         )
         source = finetuned.model
         features = _features_of_task(finetuned, data)
-        if evaluate:
-            before = _measure_dev(finetuned, data)
     _require_enough(features)
 
     # Calibrate on most examples, measure the error on the others.
@@ -319,8 +313,6 @@ def quantize(
     error = _to_eight_bits(source.network, _batches(used), _batches(held_out))
     with staged_folder(output, force=None) as staged:
         write_folder(source, staged)
-    if data is not None and evaluate:
-        after = _measure_dev(finetuned, data)
     return Quantized(
         output=str(output),
         num_examples=len(used),
@@ -328,8 +320,6 @@ def quantize(
         bytes_after=_bytes_on_disk(output),
         bytes_in_float32=bytes_in_float32,
         error=error,
-        before=before,
-        after=after,
     )
 
 
@@ -368,14 +358,6 @@ def _require_enough(features: Sequence[Feature]) -> None:
         expected=f"a few hundred, at least {_HELD_OUT_EVERY}",
         next="give more texts",
     )
-
-
-def _measure_dev(finetuned: Finetuned, data: Path) -> dict[str, dict[str, float]]:
-    """Return the measures of each development split."""
-    measures = dict[str, dict[str, float]]()
-    for split in finetuned.dataset.dev_splits:
-        measures[split], _, _ = measure_split([finetuned], data, split)
-    return measures
 
 
 def _batches(features: Sequence[Feature]) -> list[Batch]:

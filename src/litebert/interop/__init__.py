@@ -4,8 +4,7 @@ as JSON.
 They do not need torch, so that the help of these commands does not load it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -85,21 +84,13 @@ class Quantized:
     # the norm of the difference of the last hidden states, relative to that of the
     # original
     error: float
-    # measures by development split, if any
-    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        lines = [
+        return (
             f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before,"
             f" {self.bytes_in_float32:,} in float32; hidden states differ by"
             f" {self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
-        ]
-        for split, measures in self.before.items():
-            for name, before in measures.items():
-                after = self.after[split][name]
-                lines.append(f"{split:<16} {name:<24} {before:.4f} -> {after:.4f}")
-        return "\n".join(lines)
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -111,12 +102,9 @@ class Quantized:
                 " float32 already. Eight bits can still be faster"
             )
         if self.error > MUCH:
-            check = "measure it with --evaluate"
-            if self.before:
-                check = "compare the measures above"
             notes.append(
-                f"warning hidden states differ by more than {MUCH:.0%}: {check} before"
-                " you use this copy, or calibrate with more texts like those it will"
-                " read"
+                f"warning hidden states differ by more than {MUCH:.0%}: evaluate this"
+                " copy before you use it, or calibrate with more texts like those it"
+                " will read"
             )
         return tuple(notes)
