@@ -19,9 +19,9 @@ from litebert.files import (
     locked,
     open_log,
     remove_folder,
+    renaming,
     require_new,
     staged_folder,
-    staging,
     write_bytes,
     write_stream,
 )
@@ -38,7 +38,7 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         raise OSError(errno.EPERM, "this file system has no links")
 
     if request.param != "renameat2":
-        monkeypatch.setattr(staging, "_renameat2", lambda: None)
+        monkeypatch.setattr(renaming, "_renameat2", lambda: None)
     if request.param == "no links":
         monkeypatch.setattr(os, "link", refuse)
     return request.param
@@ -61,7 +61,7 @@ def write(path: Path, text: str = PRECIOUS) -> Path:
 
 def model(folder: Path, text: str, *, force: bool | None = True) -> None:
     """Write a folder that looks like a model of litebert."""
-    with staged_folder(folder, force=force, own=("vocab.txt",)) as staged:
+    with staged_folder(folder, force=force, known_files=("vocab.txt",)) as staged:
         write(staged / "model.safetensors", f'{{"sha256":"{text}"}}')
         write(staged / "config.json", text)
 

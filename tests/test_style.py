@@ -73,7 +73,7 @@ def test_only_files_opens_for_writing() -> None:
         if _writes(call)
     }
     # the last in memory
-    chapters = {"files/locking.py", "files/staging.py"}
+    chapters = {"files/locking.py", "files/staging.py", "files/writing.py"}
     assert found == chapters | {"corpus/shards.py", "tasks/named/glue.py"}
 
 

@@ -100,15 +100,15 @@ def test_what_appears_under_an_output_while_a_command_runs_stays(
 ) -> None:
     words = COMMANDS[name].replace("BASE", str(desk.base)).split()
     output = tmp_path / next(word for word in words if word.startswith("out"))
-    made = staging._new_staging
+    made = staging.StagingFolder.make
 
-    def make(final: Path) -> tuple[Path, int]:
+    def make(final: Path) -> staging.StagingFolder:
         is_output = final.name == output.name
         if is_output and not output.exists() and not output.is_symlink():
             write(output / "thesis.txt" if not output.suffix else output)
         return made(final)
 
-    monkeypatch.setattr(staging, "_new_staging", make)
+    monkeypatch.setattr(staging.StagingFolder, "make", make)
     done = desk.run(tmp_path, *words)
     # a folder in which nothing is replaced may get what --force asked for
     expected = (0,) if name.endswith("--force") else (1,)

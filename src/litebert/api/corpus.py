@@ -86,7 +86,7 @@ def train_vocabulary(
             received=f"--vocab-size {vocab_size}, or other texts or options",
             next="choose another --output, or --name of a run",
         )
-    with staged_folder(folder, own=TOKENIZER_FILES) as staged:
+    with staged_folder(folder, known_files=TOKENIZER_FILES) as staged:
         tokenizer.save(staged)
     dropped = marks_dropped(tokenizer, texts, column=column)
     if dropped:

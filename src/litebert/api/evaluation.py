@@ -599,8 +599,8 @@ def predict(
     if output is None:
         return predictions
     place = Path(output)
-    require_new(place, force=force, own=predictions.files)
-    with staged_folder(place, force=force, own=predictions.files) as staged:
+    require_new(place, force=force, known_files=predictions.files)
+    with staged_folder(place, force=force, known_files=predictions.files) as staged:
         for name, text in predictions.files.items():
             write_text(staged / name, text)
     return replace(predictions, folder=place)

@@ -439,7 +439,7 @@ def _finish(
         manifests = divide(sides, manifests, tokenizer.unk_id)
     for folder in sides.values():
         target = folder / disk.TOKENIZER
-        with files.staged_folder(target, own=TOKENIZER_FILES) as staged:
+        with files.staged_folder(target, known_files=TOKENIZER_FILES) as staged:
             tokenizer.save(staged)
     for manifest in reversed(manifests):
         disk.write_record(sides[manifest.part] / disk.MANIFEST, manifest)

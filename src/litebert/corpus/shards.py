@@ -283,7 +283,7 @@ class ShardWriter:
             return
         if not self._files:
             staged = self._stack.enter_context(
-                staged_folder(self._folder / self._name, own=SHARD_FILES)
+                staged_folder(self._folder / self._name, known_files=SHARD_FILES)
             )
             self._held = {
                 "tokens": array("q"),

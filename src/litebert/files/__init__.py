@@ -1,6 +1,7 @@
 """The files that litebert writes: whole or absent, and never in place of others.
 
-`staging` makes every output next to its place and renames it when it is whole.
+`writing` makes every output in a folder of `staging`, next to its place, and gives it
+its name when it is whole, by `renaming`; `replacing` says which names are free for it.
 `locking` keeps two processes from writing the same one. `reading` reads small files
 with a size limit.
 """
@@ -15,13 +16,10 @@ from litebert.files.reading import (
     read_capped,
     read_json,
 )
-from litebert.files.staging import (
-    clear_stale,
-    foreign_files,
-    is_staging,
+from litebert.files.replacing import foreign_files, require_new, require_replaceable
+from litebert.files.staging import clear_stale, is_staging
+from litebert.files.writing import (
     remove_folder,
-    require_new,
-    require_replaceable,
     staged_folder,
     sync_file,
     write_bytes,

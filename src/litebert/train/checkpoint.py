@@ -278,7 +278,7 @@ def average_checkpoints(
     steps of these checkpoints.
     """
     RunFolder.of(RunFolder.open(run).folder)  # refuses several seeds
-    files.require_new(output, force=force, own=WRITTEN_FILES)
+    files.require_new(output, force=force, known_files=WRITTEN_FILES)
     checkpoints = Checkpoints(run / "checkpoints", keep=1).newest_first()
     if len(checkpoints) < last:
         steps = [f"{step_of(path):,}" for path in reversed(checkpoints)]

@@ -364,7 +364,7 @@ def write_model(
     force: bool | None = True,
 ) -> None:
     """Write a model folder, and optionally its card, atomically."""
-    with files.staged_folder(folder, force=force, own=WRITTEN_FILES) as staged:
+    with files.staged_folder(folder, force=force, known_files=WRITTEN_FILES) as staged:
         write_folder(model, staged)
         if has_card:
             write_card(staged, final=folder)
