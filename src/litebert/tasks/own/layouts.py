@@ -29,7 +29,8 @@ from litebert.reading.source import (
 )
 from litebert.reading.spreadsheet import read_sheet
 from litebert.reading.tables import Row, Scanned
-from litebert.reading.words import looks_like_words, recognize, scan_words
+from litebert.reading.word_layouts import looks_like_words, recognize
+from litebert.reading.words import scan_words
 from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
 from litebert.tasks.own.delimited import are_delimited, open_delimited, open_sheet
 from litebert.tasks.own.folders import TextFolder, find_folder
@@ -186,7 +187,7 @@ def _open_words(opening: Opening, _: bool | None) -> TableFile:
         str(layout),
         layout.columns,
         partial(scan_words, opening.source, layout),
-        spare=(*layout.names, *layout.keys),
+        spare=layout.details,
     )
 
 
