@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import mean, median, stdev
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def require_examples(number: int) -> None:
         )
 
 
-# Labels and numbers.
+# ---- labels and numbers --------------------------------------------------------------
 
 
 def classification_measures(
@@ -49,8 +50,11 @@ def classification_measures(
 
     require_examples(len(labels))
     predicted = probabilities.argmax(axis=1)
-    average = "binary" if probabilities.shape[1] == 2 else "macro"
-    name = "f1" if average == "binary" else "macro_f1"
+    name = "macro_f1"
+    average = "macro"
+    if probabilities.shape[1] == 2:
+        name = "f1"
+        average = "binary"
     f1 = metrics.f1_score(labels, predicted, average=average, zero_division=0.0)
     matthews = 0.0  # without a spread on both sides, it would be 0 / 0
     if len(np.unique(labels)) > 1 and len(np.unique(predicted)) > 1:
@@ -123,9 +127,10 @@ class Spread:
         return cls(median(values), mean(values), spread, len(values))
 
 
-# Tags such as B-PER, I-PER and O; the last of an entity may be E and a single one S
-# (BIOES), or L and U (BILOU).
+# ---- tags ----------------------------------------------------------------------------
 
+# Tags are such as B-PER, I-PER and O; the last of an entity may be E and a single one S
+# (BIOES), or L and U (BILOU).
 BEGIN = ("B", "S", "U")
 INSIDE = ("I", "E", "L")
 MARKS = tuple(f"{prefix}-" for prefix in BEGIN + INSIDE)
@@ -168,37 +173,44 @@ def tagging_measures(
     require_examples(num_tags)
     expected = _entities_of_all(wanted, labels)
     answered = _entities_of_all(predicted, labels)
-    hits = len(expected & answered)
+    num_hits = len(expected & answered)
+    # without entities, 0 instead of 0 / 0
     return {
-        "precision": hits / max(len(answered), 1),
-        "recall": hits / max(len(expected), 1),
-        "f1": 2 * hits / max(len(answered) + len(expected), 1),
+        "precision": num_hits / max(len(answered), 1),
+        "recall": num_hits / max(len(expected), 1),
+        "f1": 2 * num_hits / max(len(answered) + len(expected), 1),
         "accuracy": num_right / num_tags,
     }
 
 
+class Entity(NamedTuple):
+    """An entity of a sentence: its tags are `tags[first:end]`."""
+
+    kind: str  # such as PER; "" for bare tags B and I
+    first: int
+    end: int
+
+
 def _entities_of_all(
     sentences: Sequence[Sequence[str]], labels: Collection[str]
-) -> set[tuple[int, str, int, int]]:
-    """Return the entities of all sentences: sentence, kind, first tag and end. Two are
-    the same only if all of these are.
+) -> set[tuple[int, Entity]]:
+    """Return the entities of all sentences, each with the number of its sentence. Two
+    are the same only if sentence, kind and both ends are.
     """
-    all_entities = set[tuple[int, str, int, int]]()
+    all_entities = set[tuple[int, Entity]]()
     for number, tags in enumerate(sentences):
-        for kind, first, end in named_entities(tags, labels):
-            all_entities.add((number, kind, first, end))
+        for entity in named_entities(tags, labels):
+            all_entities.add((number, entity))
     return all_entities
 
 
-def named_entities(
-    tags: Sequence[str], labels: Collection[str]
-) -> list[tuple[str, int, int]]:
-    """Return kind, first tag and end (exclusive) of each entity of a sentence, given all
-    tags that a model has: BIO, BIOES, BILOU, or IO, in which neighbors with one tag are
-    one entity. Tags without O, such as parts of speech, mark none.
+def named_entities(tags: Sequence[str], labels: Collection[str]) -> list[Entity]:
+    """Return the entities of a sentence, given all tags that a model has: BIO, BIOES,
+    BILOU, or IO, in which neighbors with one tag are one entity. Tags without O, such
+    as parts of speech, mark none.
 
     >>> named_entities(["PER", "PER", "O"], ["O", "PER"])
-    [('PER', 0, 2)]
+    [Entity(kind='PER', first=0, end=2)]
     """
     kinds = [label for label in labels if label != "O"]
     are_bare = all(label in _BARE for label in kinds)
@@ -209,32 +221,31 @@ def named_entities(
     return entities([tag if tag == "O" else f"I-{tag}" for tag in tags])
 
 
-def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return kind, first tag and end (exclusive) of each entity of a sentence.
+def entities(tags: Sequence[str]) -> list[Entity]:
+    """Return the entities of a sentence.
 
     I-, E- or L- begins an entity if none of its kind is open, so IOB1 and broken
-    sequences are read, too; a tag without any of these prefixes is outside. The kind of
-    a bare B or I is "".
+    sequences are read, too; a tag without any of these prefixes is outside.
     """
-    closed: list[tuple[str, int, int]] = []
-    kind: str | None = None
-    start = 0
-    for place, tag in enumerate([*tags, "O"]):
+    closed = list[Entity]()
+    kind: str | None = None  # of the open entity; None if none is open
+    start = 0  # the first tag of the open entity
+    for place, tag in enumerate([*tags, "O"]):  # O ends an entity at the last tag
         prefix, _, tag_kind = tag.partition("-")
         # anything but an I- of its kind ends the open entity
         if kind is not None and not (prefix in INSIDE and tag_kind == kind):
-            closed.append((kind, start, place))
+            closed.append(Entity(kind, start, place))
             kind = None
         if kind is None and prefix in BEGIN + INSIDE:
             kind = tag_kind
             start = place
         if kind is not None and prefix in LAST:
-            closed.append((kind, start, place + 1))
+            closed.append(Entity(kind, start, place + 1))
             kind = None
     return closed
 
 
-# Answers found in texts.
+# ---- answers found in texts ----------------------------------------------------------
 
 Predictions = Mapping[str, str]  # the answer to each question, by its id
 # the right answers of each question, by its id; none if it cannot be answered
@@ -273,9 +284,17 @@ def word_f1(wanted: str, predicted: str, *, of_nothing: float = 1.0) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def exact_and_f1(
+@dataclass(frozen=True)
+class AnswerScore:
+    """How right an answer is, in [0, 1]."""
+
+    exact: float  # 1 if it is a right answer, once both are normalized
+    f1: float  # of its words
+
+
+def score_answer(
     wanted: Sequence[str], predicted: str, *, of_nothing: float = 1.0
-) -> tuple[float, float]:
+) -> AnswerScore:
     """Return the highest exact match and F1 against any right answer; 0 without a right
     answer.
     """
@@ -285,7 +304,20 @@ def exact_and_f1(
         is_same = normalize_answer(answer) == normalize_answer(predicted)
         exact = max(exact, float(is_same))
         f1 = max(f1, word_f1(answer, predicted, of_nothing=of_nothing))
-    return exact, f1
+    return AnswerScore(exact, f1)
+
+
+def _raw_scores(gold: Gold, predictions: Predictions) -> dict[str, AnswerScore]:
+    """Return the score of every question that has a prediction, before any
+    threshold.
+    """
+    scores = dict[str, AnswerScore]()
+    for key, answers in gold.items():
+        if key in predictions:
+            wanted = [answer for answer in answers if normalize_answer(answer)]
+            # a question that cannot be answered has the right answer ""
+            scores[key] = score_answer(wanted or [""], predictions[key])
+    return scores
 
 
 def squad1_measures(gold: Gold, predictions: Predictions) -> dict[str, float]:
@@ -297,9 +329,9 @@ def squad1_measures(gold: Gold, predictions: Predictions) -> dict[str, float]:
     f1_sum = 0.0
     for key, answers in gold.items():  # in order: sums of floats depend on it
         if key in predictions:
-            exact, f1 = exact_and_f1(answers, predictions[key], of_nothing=0.0)
-            exact_sum += exact
-            f1_sum += f1
+            score = score_answer(answers, predictions[key], of_nothing=0.0)
+            exact_sum += score.exact
+            f1_sum += score.f1
     return {
         "exact": 100 * exact_sum / len(gold),
         "f1": 100 * f1_sum / len(gold),
@@ -318,28 +350,36 @@ def squad2_measures(
     larger if a question seems unanswerable; questions above the official threshold
     count as unanswered.
     """
-    scores = raw_scores(gold, predictions)
+    scores = _raw_scores(gold, predictions)
+    require_examples(len(scores))
     for key in scores:
         if null_scores is not None and null_scores[key] > OFFICIAL_THRESHOLD:
             # left unanswered, which is right where there is no answer
             is_right = float(not gold[key])
-            scores[key] = (is_right, is_right)
-    require_examples(len(scores))
-    parts = {
-        "": list(scores.values()),
-        "has_answer_": [pair for key, pair in scores.items() if gold[key]],
-        "no_answer_": [pair for key, pair in scores.items() if not gold[key]],
+            scores[key] = AnswerScore(is_right, is_right)
+    answerable = [score for key, score in scores.items() if gold[key]]
+    unanswerable = [score for key, score in scores.items() if not gold[key]]
+    return {
+        **_mean_scores("", list(scores.values())),
+        **_mean_scores("has_answer_", answerable),
+        **_mean_scores("no_answer_", unanswerable),
     }
-    measures = dict[str, float]()
-    for prefix, pairs in parts.items():
-        if not pairs:
-            continue
-        exact_sum = sum(exact for exact, _ in pairs)
-        f1_sum = sum(f1 for _, f1 in pairs)
-        measures[f"{prefix}exact"] = 100.0 * exact_sum / len(pairs)
-        measures[f"{prefix}f1"] = 100.0 * f1_sum / len(pairs)
-        measures[f"{prefix}total"] = len(pairs)
-    return measures
+
+
+def _mean_scores(prefix: str, scores: Sequence[AnswerScore]) -> dict[str, float]:
+    """Return the means of scores in percent, and their number; none without scores."""
+    if not scores:
+        return {}
+    exact_sum = sum(score.exact for score in scores)
+    f1_sum = sum(score.f1 for score in scores)
+    return {
+        f"{prefix}exact": 100.0 * exact_sum / len(scores),
+        f"{prefix}f1": 100.0 * f1_sum / len(scores),
+        f"{prefix}total": len(scores),
+    }
+
+
+# ---- thresholds of null scores, below which questions are answered --------------------
 
 
 def threshold_measures(
@@ -351,70 +391,72 @@ def threshold_measures(
     an answer, the average precision of answering the most certain first (`exact_`,
     `f1_average_precision`).
     """
-    raw = raw_scores(gold, predictions)
-    require_examples(len(raw))
+    scores = _raw_scores(gold, predictions)
+    require_examples(len(scores))
     surest_first = sorted(null_scores, key=lambda key: null_scores[key])
-    keys = [key for key in surest_first if key in raw]
+    keys = [key for key in surest_first if key in scores]
+
+    # what answering each question adds to the sum of scores
+    gains = list[AnswerScore]()
+    for key in keys:
+        if gold[key]:
+            gains.append(scores[key])
+        else:  # an answer loses the point of leaving the question unanswered
+            loss = -float(bool(predictions[key]))
+            gains.append(AnswerScore(loss, loss))
+
     nulls = [null_scores[key] for key in keys]
     num_answerable = sum(bool(answers) for answers in gold.values())
     num_unanswerable = len(gold) - num_answerable
     measures = dict[str, float]()
-    for place, name in enumerate(("exact", "f1")):
-        gains = list[float]()
-        for key in keys:
-            if gold[key]:
-                gains.append(raw[key][place])
-            else:  # an answer loses the point for no answer
-                gains.append(-float(bool(predictions[key])))
-        best, threshold = best_threshold(gains, nulls, num_unanswerable)
-        measures[f"best_{name}"] = 100 * best / len(raw)
-        measures[f"best_{name}_threshold"] = threshold
+    for name in ("exact", "f1"):
+        of_measure: list[float] = [getattr(gain, name) for gain in gains]
+        best = _best_threshold(of_measure, nulls, num_unanswerable)
+        measures[f"best_{name}"] = 100 * best.total / len(scores)
+        measures[f"best_{name}_threshold"] = best.threshold
         if num_answerable:
-            scores = [max(gain, 0.0) for gain in gains]
-            precision = average_precision(scores, nulls, num_answerable)
+            hits = [max(gain, 0.0) for gain in of_measure]
+            precision = _average_precision(hits, nulls, num_answerable)
             measures[f"{name}_average_precision"] = 100 * precision
     return measures
 
 
-def best_threshold(
-    gains: Sequence[float], nulls: Sequence[float], nothing: float
-) -> tuple[float, float]:
-    """Return the highest total and its threshold, given the gain of each answer, the
-    surest first, and `nothing`'s.
+@dataclass(frozen=True)
+class _BestThreshold:
+    total: float  # the sum of scores that it gives
+    threshold: float
+
+
+def _best_threshold(
+    gains: Sequence[float], nulls: Sequence[float], num_unanswerable: int
+) -> _BestThreshold:
+    """Return the threshold with the highest sum of scores, given the gain and the null
+    score of each answer, the surest first.
 
     As in the official script, the threshold of answering nothing is 0.0 for any scores,
     and a threshold may fall between two questions with the same score.
     """
-    totals = list(accumulate(gains, initial=float(nothing)))
+    # Without any answer, the questions that have none are right. Then one answer after
+    # the other is added: (answers + 1,)
+    totals = list(accumulate(gains, initial=float(num_unanswerable)))
+    thresholds = [0.0, *nulls]
     place = totals.index(max(totals))
-    return totals[place], [0.0, *nulls][place]
+    return _BestThreshold(totals[place], thresholds[place])
 
 
-def average_precision(
-    scores: Sequence[float], nulls: Sequence[float], num_answerable: int
+def _average_precision(
+    hits: Sequence[float], nulls: Sequence[float], num_answerable: int
 ) -> float:
-    """Return the area under the precision-recall curve of scores in [0, 1], which
-    scikit-learn's cannot use.
+    """Return the area under the precision-recall curve, given how right each answer is
+    in [0, 1], the surest first. scikit-learn's takes no shares of a hit.
     """
-    area = recall = 0.0
-    for number, hits in enumerate(accumulate(scores), start=1):
-        # the last of those with one null score
-        if number == len(nulls) or nulls[number] != nulls[number - 1]:
-            # precision times the gain in recall
-            area += hits / number * (hits / num_answerable - recall)
-            recall = hits / num_answerable
+    area = 0.0
+    recall = 0.0  # up to the threshold before
+    for number, hit_sum in enumerate(accumulate(hits), start=1):
+        # a threshold falls after the last of those with one null score
+        is_last_of_score = number == len(nulls) or nulls[number] != nulls[number - 1]
+        if is_last_of_score:
+            precision = hit_sum / number
+            area += precision * (hit_sum / num_answerable - recall)
+            recall = hit_sum / num_answerable
     return area
-
-
-def raw_scores(gold: Gold, predictions: Predictions) -> dict[str, tuple[float, float]]:
-    """Return exact match and F1 of every question that has a prediction, before any
-    threshold.
-    """
-    scores = dict[str, tuple[float, float]]()
-    for key, answers in gold.items():
-        if key not in predictions:
-            continue
-        # "": has no answer
-        wanted = [answer for answer in answers if normalize_answer(answer)] or [""]
-        scores[key] = exact_and_f1(wanted, predictions[key])
-    return scores

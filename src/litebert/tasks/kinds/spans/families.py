@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from litebert.config import HeadConfig
 from litebert.metrics import (
-    exact_and_f1,
+    score_answer,
     squad1_measures,
     squad2_measures,
     threshold_measures,
@@ -264,7 +264,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     ) -> tuple[str, float | None, float | None]:
         """Return the answer, the probability of it or of "no answer", and its F1."""
         texts = [gold.text for gold in example.answers or ()] or [""]
-        _, f1 = exact_and_f1(texts, answer.text)
+        f1 = score_answer(texts, answer.text).f1
         return answer.text, answer.confidence, f1
 
 
