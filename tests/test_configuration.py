@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from litebert.api.settings import recipe_settings, recipes, recipes_show
 from litebert.config import PRESETS, FinetuneConfig, PretrainConfig
 from litebert.errors import LitebertError
+from litebert.origins import Origin
 from litebert.settings import (
     Setting,
     describe,
@@ -24,14 +25,14 @@ from litebert.settings import (
     settings_from_words,
 )
 
-CORPUS = {"data.corpus": Setting("c", "test")}
+CORPUS = {"data.corpus": Setting("c")}
 NAMES = [setting.name for setting in describe(PretrainConfig)]
 
 
 def test_later_layers_win_and_every_value_has_its_origin() -> None:
     recipe = {
-        "model.preset": Setting("tiny", "recipe r"),
-        "train.seed": Setting(1, "recipe r"),
+        "model.preset": Setting("tiny", Origin("recipe", "r")),
+        "train.seed": Setting(1, Origin("recipe", "r")),
     }
     typed = settings_from_words(
         [
@@ -56,7 +57,30 @@ def test_later_layers_win_and_every_value_has_its_origin() -> None:
         "model.hidden_act": "command line: model.hidden_act=relu",
         "optim.name": "default",
     }
-    assert {name: resolved.origins[name] for name in origins} == origins
+    assert {name: str(resolved.origins[name]) for name in origins} == origins
+
+
+@pytest.mark.parametrize(
+    ("phrase", "kind", "name"),
+    [
+        ("default", "default", ""),
+        ("flag", "flag", ""),
+        ("measured here", "measured here", ""),
+        ("measured default", "measured default", ""),
+        ("tokenizer", "tokenizer", ""),
+        ("command line: task.name=a b", "command line", "task.name=a b"),
+        ("recipe mrpc", "recipe", "mrpc"),
+        ("start runs/my model", "start", "runs/my model"),
+        ("preset mini (recipe laptop)", "preset", "mini"),
+        ("preset mini (command line: model.preset=mini)", "preset", "mini"),
+        ("my settings.toml", "file", "my settings.toml"),
+    ],
+)
+def test_the_origins_that_a_run_keeps_are_read_as_they_were_written(
+    phrase: str, kind: str, name: str
+) -> None:
+    origin = Origin.parse(phrase)
+    assert (origin.kind, origin.name, str(origin)) == (kind, name, phrase)
 
 
 @given(st.sampled_from(NAMES), st.data())
@@ -70,7 +94,7 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(
     if typo in NAMES or len(meant) > 1:  # os_token_id may be bos or eos
         return
     with pytest.raises(LitebertError, match="LB-103") as caught:
-        resolve(PretrainConfig, CORPUS, {typo: Setting(1, "test")})
+        resolve(PretrainConfig, CORPUS, {typo: Setting(1)})
     assert name in caught.value.expected
 
 
@@ -198,7 +222,7 @@ def test_a_setting_by_the_name_that_others_give_it_is_answered_with_ours(
     typed: str, meant: str
 ) -> None:
     with pytest.raises(LitebertError, match="LB-103") as caught:
-        resolve(PretrainConfig, CORPUS, {typed: Setting(1, "test")})
+        resolve(PretrainConfig, CORPUS, {typed: Setting(1)})
     assert caught.value.expected == f"did you mean {meant}?"
 
 

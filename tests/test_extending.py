@@ -28,7 +28,7 @@ from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import pack
 from litebert.folder import ModelFolder, write_folder
-from litebert.hub.card import model_card
+from litebert.folder.card import model_card
 from litebert.interop.export.source import open_source
 from litebert.interop.export.web import export_web
 from litebert.nn import Albert, AlbertForPretraining, Batch

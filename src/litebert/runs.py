@@ -35,6 +35,7 @@ from litebert.files import (
     read_json,
     write_text,
 )
+from litebert.origins import Origin
 from litebert.plugins import require_plugins, with_plugins
 from litebert.settings import describe_invalid
 
@@ -89,10 +90,15 @@ class RunFile(BaseModel, frozen=True):
     format: int = 1
     litebert: str = "unknown"
     settings: dict[str, JsonValue] = {}
-    origins: dict[str, str] = {}
+    origins: dict[str, str] = {}  # the phrases of `Origin`
     data: dict[str, JsonValue] = {}
     plugins: dict[str, str] = {}  # the file of each plug-in that the run needs
     environment: dict[str, JsonValue] = {}
+
+    def origin_of(self, setting: str) -> Origin | None:
+        """Return where a setting got its value; None if the file does not say it."""
+        phrase = self.origins.get(setting)
+        return None if phrase is None else Origin.parse(phrase)
 
 
 def is_run(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -18,63 +18,41 @@ from pydantic_core import ErrorDetails
 from litebert.config import ContradictionError, Options, Weight, preset
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped
+from litebert.origins import DEFAULT, FLAG, MEASURED, Origin
 from litebert.plugins import NameIn, Registry, plugins_used
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
 # ---- values and where they were set --------------------------------------------------
 
-# The origin of a value is a phrase for people, which run.json keeps: one of these;
-# "recipe mrpc"; a file; "command line: train.steps=3"; "preset mini (recipe laptop)",
-# with the origin of `model.preset`; "start MODEL".
-DEFAULT = "default"
-FLAG = "flag"
-MEASURED = "measured here"
-SUITED = "measured default"
-TOKENIZER = "tokenizer"
-_TYPED = "command line: "
-
-
-def is_typed(origin: str) -> bool:
-    """Whether a value was given on the command line or by a caller, or by a preset
-    named there.
-
-    >>> is_typed("command line: train.steps=3"), is_typed("preset mini (flag)"), is_typed("preset mini (recipe laptop)")
-    (True, True, False)
-    """  # noqa: E501
-    if origin.startswith("preset "):
-        origin = origin.partition("(")[2].removesuffix(")")
-    return origin == FLAG or origin.startswith(_TYPED)
-
-
-def name_in(origin: str | None, kind: Literal["recipe", "preset"]) -> str | None:
-    """Return the name of the recipe or preset that a value comes from, or None.
-
-    >>> name_in("preset mini (recipe laptop)", "preset"), name_in("recipe mrpc", "preset")
-    ('mini', None)
-    """
-    if not origin or not origin.startswith(f"{kind} "):
-        return None
-    return origin.removeprefix(f"{kind} ").partition(" (")[0]
-
 
 @dataclass(frozen=True)
 class Setting:
-    """A value, where it was set, and how it was written on a command line."""
+    """A value and where it was set."""
 
     value: Json
-    origin: str = FLAG
-    word: str | None = None
+    origin: Origin = FLAG
 
 
-Settings = dict[str, Setting]
+Settings: TypeAlias = dict[str, Setting]
+"""Settings by their dotted names, such as `train.steps`."""
 
 
-def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
-    """Read a TOML file as dotted settings."""
+def settings_from_toml(path: Path, *, recipe: str | None = None) -> Settings:
+    """Read a TOML file as dotted settings; `recipe` is its name if it is a recipe."""
+    origin = Origin("file", str(path))
+    if recipe is not None:
+        origin = Origin("recipe", recipe)
+    settings = Settings()
+    for name, value in _flatten_table(_read_toml(path)).items():
+        settings[name] = Setting(value, origin)
+    return settings
+
+
+def _read_toml(path: Path) -> dict[str, Json]:
     data = read_capped(path, 1 << 20, command="litebert recipes list")
     try:
-        table = tomllib.loads(data.decode("utf-8-sig"))
+        return tomllib.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise LitebertError(
             "LB-101",
@@ -82,18 +60,16 @@ def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
             received=error,
             next="litebert recipes show quickstart",
         ) from error
-    source = origin or str(path)
-    return {key: Setting(value, source) for key, value in _flatten_table(table).items()}
 
 
 def settings_from_words(words: Sequence[str]) -> Settings:
     """Read `key=value` words of a command line; a value that is not TOML is taken as
     text.
     """
-    settings = {}
+    settings = Settings()
     for word in words:
-        key, equals, text = map(str.strip, word.partition("="))
-        if not equals or not key:
+        name, equals, text = map(str.strip, word.partition("="))
+        if not equals or not name:
             raise LitebertError(
                 "LB-102",
                 "this word of the command line is not a setting",
@@ -101,12 +77,21 @@ def settings_from_words(words: Sequence[str]) -> Settings:
                 expected="section.name=value, as in train.steps=9",
                 next="litebert pretrain --help",
             )
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except (tomllib.TOMLDecodeError, RecursionError):
-            value = None if text == "null" else text
-        settings[key] = Setting(value, f"{_TYPED}{word}", text)
+        settings[name] = Setting(_typed_value(text), Origin("command line", word))
     return settings
+
+
+def _typed_value(text: str) -> Json:
+    """Return the value that a user typed without the quotes that TOML asks for.
+
+    >>> _typed_value("3"), _typed_value("linear"), _typed_value("null")
+    (3, 'linear', None)
+    """
+    try:
+        value: Json = tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None if text == "null" else text
+    return value
 
 
 # ---- the configuration that follows from them ----------------------------------------
@@ -117,18 +102,22 @@ class Resolved(Generic[Schema]):
     """A checked configuration with the origin of each dotted setting."""
 
     config: Schema
-    origins: dict[str, str]
+    origins: dict[str, Origin]
 
     def fill_measured(self, config: Schema) -> "Resolved[Schema]":
         """Return the configuration completed by measurements; changed settings get the
         origin `MEASURED`.
         """
         before = flatten(self.config)
-        after = flatten(config)
-        changed = {
-            name: MEASURED for name, value in after.items() if before[name] != value
-        }
-        return Resolved(config, self.origins | changed)
+        origins = dict(self.origins)
+        for name, value in flatten(config).items():
+            if before[name] != value:
+                origins[name] = MEASURED
+        return Resolved(config, origins)
+
+
+# it sets all fields of the network; single fields override it
+_PRESET = "model.preset"
 
 
 def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
@@ -137,11 +126,12 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     `model.preset` sets all fields of the network; single fields override it.
     """
     fields = fields_of(schema)
-    known = [*fields]
+    known = list(fields)
     if "model.hidden_size" in fields:  # fine-tuning takes its start's network
         known.append(_PRESET)
     verb = "finetune" if "task" in schema.model_fields else "pretrain"
     listing = f"litebert config list {verb}"
+
     merged = _merge(layers, fields)
     _require_known(merged, known, listing)
     merged = _expand_preset(merged)
@@ -149,58 +139,46 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         config = schema.model_validate(_sections(schema, fields, merged))
     except ValidationError as error:
         raise _refused(error, merged, listing) from error
-    for registry, name, key in names_in(config):
-        registry.require(name, setting=f"{key}={name}")
+    for chosen in names_in(config):
+        assignment = f"{chosen.setting}={chosen.name}"
+        chosen.registry.require(chosen.name, setting=assignment)
+
     origins = dict.fromkeys(fields, DEFAULT)
-    origins |= {key: setting.origin for key, setting in merged.items()}
+    for name, setting in merged.items():
+        origins[name] = setting.origin
     return Resolved(config, origins)
 
 
-_PRESET = "model.preset"
+def _merge(layers: Sequence[Settings], fields: Mapping[str, FieldInfo]) -> Settings:
+    """Return the settings of all layers, later ones over earlier ones.
 
-
-def _require_known(merged: Settings, known: Sequence[str], listing: str) -> None:
-    """Raise LB-103 for a setting that does not exist."""
-    for key, setting in merged.items():
-        if key not in known:
-            what = f"there is no setting {key} (from {setting.origin})"
-            raise LitebertError(
-                "LB-103",
-                what,
-                received=key,
-                expected=_likely_setting(key, known),
-                next=listing,
-            )
-
-
-def _likely_setting(key: str, known: Sequence[str]) -> str:
-    """Return a hint at the setting that was meant.
-
-    Within its section, initials count, and the name without the section is compared:
-    whole names are alike by their sections alone.
-
-    >>> _likely_setting("optim.lr", ["optim.learning_rate", "optim.clip_norm"])
-    'did you mean optim.learning_rate?'
+    A field that is a table is merged entry by entry: `section.field.name` sets one.
     """
-    almost = difflib.get_close_matches(key, known, n=1, cutoff=0.9)
-    if almost:
-        return f"did you mean {almost[0]}?"
-    section, _, name = key.rpartition(".")
-    of_section = dict[str, str]()
-    for setting in known:
-        its_section, _, its_name = setting.rpartition(".")
-        if its_name == name:  # in another section
-            return f"did you mean {setting}?"
-        if section in ("", its_section):
-            of_section[its_name] = setting
-    for its_name, setting in of_section.items():
-        words = its_name.split("_")
-        if len(words) > 1 and name == "".join(word[0] for word in words):
-            return f"did you mean {setting}?"
-    near = difflib.get_close_matches(name, of_section, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {of_section[near[0]]}?"
-    return f"one of {', '.join(sorted(of_section.values() or known))}"
+    tables = [name for name, field in fields.items() if _is_table(field)]
+    merged = Settings()
+    for layer in layers:
+        for name, setting in layer.items():
+            table, _, entry = name.rpartition(".")
+            entries: dict[str, Json]
+            if name in tables and isinstance(setting.value, dict):
+                table = name
+                entries = setting.value
+            elif table in tables:
+                entries = {entry: setting.value}
+            else:
+                merged[name] = setting
+                continue
+            before = fields[table].default
+            if table in merged:
+                before = merged[table].value
+            assert isinstance(before, dict), "the field is a table"
+            merged[table] = Setting(before | entries, setting.origin)
+    return merged
+
+
+def _is_table(field: FieldInfo) -> bool:
+    """Return whether a setting has entries of its own, by name."""
+    return get_origin(field.annotation) is dict
 
 
 def _expand_preset(merged: Settings) -> Settings:
@@ -208,9 +186,10 @@ def _expand_preset(merged: Settings) -> Settings:
     chosen = merged.pop(_PRESET, None)
     if chosen is None or not chosen.value:
         return merged
+    preset_name = str(chosen.value)
+    origin = Origin("preset", preset_name, chosen_by=chosen.origin)
     expanded = Settings()
-    origin = f"preset {chosen.value} ({chosen.origin})"
-    for name, value in preset(str(chosen.value)).model_dump(mode="json").items():
+    for name, value in preset(preset_name).model_dump(mode="json").items():
         expanded[f"model.{name}"] = Setting(value, origin)
     return expanded | merged
 
@@ -220,31 +199,106 @@ def _sections(
 ) -> dict[str, dict[str, Json]]:
     """Return the settings as the table of sections that pydantic checks."""
     sections: dict[str, dict[str, Json]] = {name: {} for name in schema.model_fields}
-    for key, setting in merged.items():
-        section, _, name = key.partition(".")
+    for dotted_name, setting in merged.items():
+        section, _, name = dotted_name.partition(".")
         value = setting.value
-        takes_text = fields[key].annotation in (str, str | None)
-        # a text as it was typed, which TOML takes for a number or a date: 2024-01-01
-        if (
-            takes_text
-            and setting.word is not None
-            and not isinstance(value, str | None)
-        ):
-            value = setting.word
+        if fields[dotted_name].annotation in (str, str | None):
+            value = _as_text(setting)
         sections[section][name] = value
     return sections
+
+
+def _as_text(setting: Setting) -> Json:
+    """Return the value of a setting that takes text: `data.corpus=2024-01-01` names a
+    folder, although TOML reads a date.
+    """
+    if setting.origin.kind != "command line" or isinstance(setting.value, str | None):
+        return setting.value
+    return setting.origin.name.partition("=")[2].strip()
+
+
+# ---- settings that are refused -------------------------------------------------------
+
+
+def _require_known(merged: Settings, known: Sequence[str], listing: str) -> None:
+    """Raise LB-103 for a setting that does not exist."""
+    for name, setting in merged.items():
+        if name not in known:
+            raise LitebertError(
+                "LB-103",
+                f"there is no setting {name} (from {setting.origin})",
+                received=name,
+                expected=_hint_at(name, known),
+                next=listing,
+            )
+
+
+def _hint_at(unknown: str, known: Sequence[str]) -> str:
+    """Return a hint at the setting that was meant.
+
+    >>> _hint_at("optim.lr", ["optim.learning_rate", "optim.clip_norm"])
+    'did you mean optim.learning_rate?'
+    """
+    section, _, name = unknown.rpartition(".")
+    of_section = _settings_of_section(section, known)
+    meant = (
+        _most_similar(unknown, known, cutoff=0.9)
+        or _in_another_section(name, known)
+        or _by_initials(name, of_section)
+        # without the section, by which alone whole names are alike
+        or of_section.get(_most_similar(name, list(of_section), cutoff=0.6))
+    )
+    if meant:
+        return f"did you mean {meant}?"
+    return f"one of {', '.join(sorted(of_section.values() or known))}"
+
+
+def _settings_of_section(section: str, known: Sequence[str]) -> dict[str, str]:
+    """Return the settings of a section by their names in it; all settings if the user
+    gave no section.
+    """
+    of_section = dict[str, str]()
+    for setting in known:
+        its_section, _, name = setting.rpartition(".")
+        if section in ("", its_section):
+            of_section[name] = setting
+    return of_section
+
+
+def _most_similar(name: str, names: Sequence[str], *, cutoff: float) -> str:
+    """Return the most similar name, or "" if none is as similar as `cutoff`, in 0 to
+    1.
+    """
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    return matches[0] if matches else ""
+
+
+def _in_another_section(name: str, known: Sequence[str]) -> str:
+    for setting in known:
+        if setting.rpartition(".")[2] == name:
+            return setting
+    return ""
+
+
+def _by_initials(initials: str, of_section: Mapping[str, str]) -> str:
+    """Return the setting of these initials, such as `lr` for learning_rate."""
+    for name, setting in of_section.items():
+        words = name.split("_")
+        if len(words) > 1 and initials == "".join(word[0] for word in words):
+            return setting
+    return ""
 
 
 def _refused(error: ValidationError, merged: Settings, listing: str) -> LitebertError:
     """Return the error for the first setting that pydantic or a rule refuses."""
     first = error.errors(include_url=False)[0]
     name = _refused_setting(first, merged)
-    setting = merged.get(name, Setting(name, DEFAULT))
     expected = expected_value(first)
     if first["type"] == "missing":
         return LitebertError(
             "LB-104", f"{name} is missing", expected=expected, next=listing
         )
+    setting = merged.get(name, Setting(name, DEFAULT))
     return LitebertError(
         "LB-104",
         f"{name} cannot have this value (from {setting.origin})",
@@ -265,69 +319,49 @@ def _refused_setting(error: ErrorDetails, merged: Settings) -> str:
         return place
     # a rule of a section names its fields, one of the whole their dotted names
     names = [f"{place}.{name}".lstrip(".") for name in rule.names]
-    were_set = [key for key in merged if key in names]
-    were_typed = [key for key in were_set if is_typed(merged[key].origin)]
-    return (were_typed or were_set or names)[0]
+    were_set = [name for name in merged if name in names]
+    were_typed = [name for name in were_set if merged[name].origin.is_typed]
+    candidates = were_typed or were_set or names
+    return candidates[0]
 
 
-def _merge(layers: Sequence[Settings], fields: Mapping[str, FieldInfo]) -> Settings:
-    """Return the settings of all layers, later ones over earlier ones.
-
-    A field that is a table is merged entry by entry: `section.field.name` sets one.
-    """
-    merged = Settings()
-    for layer in layers:
-        for key, setting in layer.items():
-            table, _, name = key.rpartition(".")
-            entries: Json = {name: setting.value}
-            if is_table(fields.get(key)):
-                table = key
-                entries = setting.value
-            if not is_table(fields.get(table)) or not isinstance(entries, dict):
-                merged[key] = setting
-                continue
-            before = fields[table].default
-            if table in merged:
-                before = merged[table].value
-            assert isinstance(before, dict), "the field is a table"
-            merged[table] = Setting(before | entries, setting.origin)
-    return merged
+# ---- a configuration as dotted names -------------------------------------------------
 
 
-def is_table(field: FieldInfo | None) -> bool:
-    """Return whether a setting has entries of its own, by name."""
-    return field is not None and get_origin(field.annotation) is dict
+@dataclass(frozen=True)
+class ChosenName:
+    """The value of a setting that is a name in a registry."""
+
+    setting: str
+    registry: Registry[Any]
+    name: str
 
 
-def names_in(config: BaseModel) -> list[tuple[Registry[Any], str, str]]:
-    """Return the settings that are names in a registry: registry, name, setting."""
+def names_in(config: BaseModel) -> list[ChosenName]:
+    """Return the settings of a configuration that are names in a registry."""
     values = flatten(config)
-    names = list[tuple[Registry[Any], str, str]]()
+    chosen = list[ChosenName]()
     for setting, field in fields_of(type(config)).items():
-        for note in field.metadata:
-            if isinstance(note, NameIn):
-                value = values[setting]
-                chosen = list(value) if isinstance(value, dict) else [value]
-                names += [(note.registry, str(name), setting) for name in chosen]
-    return names
+        for registry in _registries_of(field):
+            value = values[setting]
+            names = list(value) if isinstance(value, dict) else [value]
+            chosen += [ChosenName(setting, registry, str(name)) for name in names]
+    return chosen
+
+
+def _registries_of(field: FieldInfo) -> list[Registry[Any]]:
+    """Return the registries that have the names which a setting may have."""
+    return [note.registry for note in field.metadata if isinstance(note, NameIn)]
+
+
+def plugins_of(config: BaseModel) -> tuple[str, ...]:
+    """Return the plug-ins that added the names in a configuration."""
+    return plugins_used((chosen.registry, chosen.name) for chosen in names_in(config))
 
 
 def flatten(config: BaseModel) -> dict[str, Json]:
     """Return a configuration as dotted names and values."""
     return _flatten_table(config.model_dump(mode="json"))
-
-
-def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
-    """List the differences of two configurations, one line per setting: `train.seed: 1
-    -> 2`.
-    """
-    lines = []
-    for name in sorted({*old, *new}):
-        before = old.get(name)
-        after = new.get(name)
-        if before != after:
-            lines.append(f"{name}: {before} -> {after}")
-    return lines
 
 
 def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:
@@ -336,11 +370,25 @@ def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:
     """
     dotted: dict[str, Json] = {}
     for section, content in table.items():
-        if isinstance(content, dict):
-            dotted |= {f"{section}.{name}": value for name, value in content.items()}
-        else:
+        if not isinstance(content, dict):
             dotted[section] = content
+            continue
+        for name, value in content.items():
+            dotted[f"{section}.{name}"] = value
     return dotted
+
+
+def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
+    """List the differences of two configurations, one line per setting: `train.seed: 1
+    -> 2`.
+    """
+    lines = list[str]()
+    for name in sorted({*old, *new}):
+        before = old.get(name)
+        after = new.get(name)
+        if before != after:
+            lines.append(f"{name}: {before} -> {after}")
+    return lines
 
 
 def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -354,11 +402,6 @@ def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:
             for name, field in record.model_fields.items():
                 fields[f"{section}.{name}"] = field
     return fields
-
-
-def plugins_of(config: BaseModel) -> tuple[str, ...]:
-    """Return the plug-ins that added the names in a configuration."""
-    return plugins_used((registry, name) for registry, name, _ in names_in(config))
 
 
 # ---- what a setting may be, in words -------------------------------------------------
@@ -395,12 +438,14 @@ class Description:
 
 def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
-    described = []
+    descriptions = list[Description]()
     for name, field in fields_of(schema).items():
         default = "required" if field.is_required() else repr(field.default)
-        allowed = describe_allowed(field)
-        described.append(Description(name, default, allowed, field.description or ""))
-    return described
+        meaning = field.description or ""
+        descriptions.append(
+            Description(name, default, describe_allowed(field), meaning)
+        )
+    return descriptions
 
 
 def describe_allowed(field: FieldInfo) -> str:
@@ -412,26 +457,40 @@ def describe_allowed(field: FieldInfo) -> str:
     >>> describe_allowed(OptimConfig.model_fields["schedule"])
     'official, linear or wsd'
     """
-    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
-    is_optional = len(kinds) < len(get_args(field.annotation))
-    kind = kinds[0] if is_optional else field.annotation
+    members = get_args(field.annotation)
+    if NoneType not in members:
+        return _describe_kind(field.annotation, field)
+    (kind,) = [member for member in members if member is not NoneType]
+    return f"{_describe_kind(kind, field)}, or null"
+
+
+def _describe_kind(kind: object, field: FieldInfo) -> str:
+    """Describe the type of a setting, with the limits and names that its field allows."""
     if get_origin(kind) is Literal:
-        *names, last = map(str, get_args(kind))
-        words = f"{', '.join(names)} or {last}" if names else last
-    else:
-        words = _KINDS[kind]
-        for note in field.metadata:
-            if isinstance(note, NameIn):
-                words += f": the name of a {note.registry.noun}"
-        limits = _describe_limits(field)
-        if limits:
-            # a number above 0; a number, 1 or more
-            comma = "," if limits[0].isdigit() else ""
-            words = f"{words}{comma} {limits}"
-    return f"{words}, or null" if is_optional else words
+        return _one_of(get_args(kind))
+    words = _KINDS[kind]
+    for registry in _registries_of(field):
+        words += f": the name of a {registry.noun}"
+    limits = _describe_limits(field)
+    if not limits:
+        return words
+    # "a number above 0", but "a number, 1 or more"
+    comma = "," if limits[0].isdigit() else ""
+    return f"{words}{comma} {limits}"
+
+
+def _one_of(choices: Sequence[object]) -> str:
+    """Return the choices in words.
+
+    >>> _one_of(["all"]), _one_of(["all", "ffn", "none"])
+    ('all', 'all, ffn or none')
+    """
+    *first, last = map(str, choices)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _describe_limits(field: FieldInfo) -> str:
+    """Describe the limits of a number: "above 0, at most 10"; "" if it has none."""
     limits = list[str]()
     for name, phrase in _LIMITS.items():
         for note in field.metadata:

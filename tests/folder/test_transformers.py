@@ -22,7 +22,7 @@ from litebert.folder import (
     start_from,
     write_folder,
 )
-from litebert.hub.card import model_card
+from litebert.folder.card import model_card
 from litebert.inference.model import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.plugins import TASK_HEADS

@@ -19,6 +19,7 @@ from litebert.api.formats import hub_push
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import ModelFolder, read_config, read_folder, write_folder
+from litebert.folder.card import model_card, write_card
 from litebert.hub import (
     hash_model,
     locate,
@@ -28,7 +29,6 @@ from litebert.hub import (
     pull,
     transfer,
 )
-from litebert.hub.card import model_card, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from tests.conftest import blocks
 from tests.contract.shell import assert_matches_schema, litebert

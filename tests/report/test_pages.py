@@ -32,6 +32,7 @@ from litebert.device import choose_device
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, write_json, write_text
 from litebert.folder.config import write_config
+from litebert.origins import Origin
 from litebert.report.figures import curve_of
 from litebert.report.training import write_report
 from litebert.runs import LogRow
@@ -46,7 +47,9 @@ def start_run(
     **data: Json,
 ) -> RunLog:
     """Start a run of 40 steps with settings and their origins."""
-    settings = {name: Setting(value, origin) for name, (value, origin) in given.items()}
+    settings = dict[str, Setting]()
+    for name, (value, phrase) in given.items():
+        settings[name] = Setting(value, Origin.parse(phrase))
     begin(folder, resolve(kind, settings), data={"tokenizer": "a1b2c3", **data})
     return RunLog(
         Session(folder), TrainConfig(steps=40), choose_device("cpu"), is_quiet=True

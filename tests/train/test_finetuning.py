@@ -14,12 +14,13 @@ import litebert
 from litebert.config import FinetuneConfig
 from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, read_folder, write_folder
-from litebert.hub.card import model_card
+from litebert.folder.card import model_card
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measure_split
 from litebert.inference.model import Model
 from litebert.nn import AlbertForPretraining
+from litebert.origins import SUITED, Origin
 from litebert.runs import RunFolder, read_metrics
-from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words
+from litebert.settings import Resolved, Setting, resolve, settings_from_words
 from litebert.tasks.finetuning import MAX_EPOCHS, adapt_defaults
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, prepare
@@ -271,7 +272,7 @@ def test_small_networks_get_measured_defaults_and_given_values_stay(
     words: list[str], tmp_path: Path
 ) -> None:
     recipe = {
-        "optim.learning_rate": Setting(2e-5, "recipe table"),
+        "optim.learning_rate": Setting(2e-5, Origin("recipe", "table")),
         "task.name": Setting("table"),
     }
 

@@ -223,7 +223,7 @@ def hub_push(
     litebert hub push runs/mine OWNER/mine --private
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
     """
-    from litebert.hub.card import CARD_FILE, card_of
+    from litebert.folder.card import CARD_FILE, card_of
 
     place = locate(folder)
     repository, revision = parse_name(name)

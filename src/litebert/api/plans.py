@@ -14,8 +14,8 @@ from litebert.config import ObjectiveConfig, PretrainConfig, TrainConfig
 from litebert.errors import format_count, format_duration
 from litebert.files import format_bytes
 from litebert.hub import PACKAGED
+from litebert.origins import DEFAULT
 from litebert.reading.source import Source
-from litebert.settings import DEFAULT
 
 if TYPE_CHECKING:
     from litebert.train.estimate import Estimate

@@ -274,7 +274,7 @@ def recipe_settings(kind: RecipeKind, name: str) -> Settings:
         return settings_from_toml(Path(name))
     if kind == "finetune" and name in DATASETS and name not in recipes(kind):
         return {}
-    return settings_from_toml(_recipe(name, kind), origin=f"recipe {name}")
+    return settings_from_toml(_recipe(name, kind), recipe=name)
 
 
 def _recipe(name: str, kind: str = "*") -> Path:

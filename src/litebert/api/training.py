@@ -43,10 +43,11 @@ from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, RequestError, say
 from litebert.hub import locate, packaged_model
 from litebert.inference.inputs import require_count
+from litebert.origins import DEFAULT
 from litebert.plugins import DATASETS
 from litebert.reading.source import Source, find_texts, is_url
 from litebert.runs import claim, is_run, require_distinct, require_run_folder
-from litebert.settings import DEFAULT, Resolved, Setting, Settings, resolve
+from litebert.settings import Resolved, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files
 from litebert.tasks.own.columns import ColumnChoices, column_words
 from litebert.tasks.own.table import OWN

@@ -38,6 +38,7 @@ from litebert.hub import locate
 from litebert.inference.inputs import open_network
 from litebert.interop import Quantized
 from litebert.nn import Albert, AlbertForTask, Batch, group_by_length
+from litebert.origins import Origin
 from litebert.runs import RUN_FILE, RunFolder
 from litebert.settings import Schema, Setting, fields_of, resolve
 from litebert.tasks.finetuning import answer
@@ -264,7 +265,7 @@ def recorded_config(kind: type[Schema], run: RunFolder) -> Schema:
     recorded = dict[str, Setting]()
     for name in fields_of(kind):
         if name in run.settings:
-            recorded[name] = Setting(run.settings[name], RUN_FILE)
+            recorded[name] = Setting(run.settings[name], Origin("file", RUN_FILE))
     return resolve(kind, recorded).config
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from litebert.hub import PACKAGED, PACKAGED_NAME
 from litebert.metrics import Spread
+from litebert.origins import DEFAULT
 from litebert.report.tables import format_share
 from litebert.runs import LogRow, Result, RunFolder
-from litebert.settings import DEFAULT, name_in
 from litebert.tasks.own.table import OWN
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
 
@@ -86,7 +86,7 @@ def start_of(run: RunFolder) -> str:
     of.
     """
     start = run.setting("model.start")
-    if run.file.origins.get("model.start") == DEFAULT or start == PACKAGED_NAME:
+    if run.file.origin_of("model.start") == DEFAULT or start == PACKAGED_NAME:
         start = PACKAGED
     if run.settings.get("model.random") is True:
         return f"random weights, shaped as {start}"
@@ -109,8 +109,10 @@ def network_of(run: RunFolder) -> str:
     """Return the shape of a network that was pretrained, and the preset it came from."""
     layers = run.setting("model.num_hidden_layers")
     shape = f"{layers} layers of {run.setting('model.hidden_size')}"
-    preset = name_in(run.file.origins.get("model.hidden_size"), "preset")
-    return f"{preset}: {shape}" if preset else shape
+    origin = run.file.origin_of("model.hidden_size")
+    if origin is None or origin.kind != "preset":
+        return shape
+    return f"{origin.name}: {shape}"
 
 
 def sentence_task(run: RunFolder) -> str:

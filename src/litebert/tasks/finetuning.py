@@ -23,8 +23,9 @@ from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch, Network, group_by_length
+from litebert.origins import DEFAULT, SUITED
 from litebert.runs import AnswerRow
-from litebert.settings import DEFAULT, SUITED, Resolved, name_in
+from litebert.settings import Resolved
 from litebert.tasks.kinds.family import (
     Answer,
     Example,
@@ -531,7 +532,7 @@ def adapt_defaults(
     free = {
         name
         for name, origin in origins.items()
-        if origin == DEFAULT or name_in(origin, "recipe")
+        if origin == DEFAULT or origin.kind == "recipe"
     }
     size, peak, steps = MEAN_DEFAULTS if reads_mean else CLS_DEFAULTS
     if are_vectors:

@@ -36,10 +36,10 @@ from litebert.folder import (
     read_shape,
     start_from,
 )
+from litebert.folder.card import write_card
 from litebert.folder.config import plugins_of, refusal_of
 from litebert.folder.storage import Start
 from litebert.hub import locate
-from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule, use_average
 from litebert.plugins import DATASETS, plugins_used

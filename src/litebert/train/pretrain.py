@@ -41,16 +41,10 @@ from litebert.optim import (
     load_state_tensors,
     use_average,
 )
+from litebert.origins import MEASURED, TOKENIZER, Origin
 from litebert.plugins import PRETRAINING_HEADS
 from litebert.runs import RunFolder
-from litebert.settings import (
-    DEFAULT,
-    MEASURED,
-    TOKENIZER,
-    Resolved,
-    expected_value,
-    is_typed,
-)
+from litebert.settings import Resolved, expected_value
 from litebert.tasks.distillation import Distillation
 from litebert.tasks.local_start import attend_locally
 from litebert.tasks.pretraining import Pretraining
@@ -133,7 +127,7 @@ def settle(
     start = settled.config.start.model
     begins_as = start or settled.config.distil.teacher
     # "measured here" is said of whatever was filled in: the shape has a better origin.
-    origins = dict[str, str]()
+    origins = dict[str, Origin]()
     for name, origin in settled.origins.items():
         if origin != MEASURED or not name.startswith("model."):
             continue
@@ -141,7 +135,7 @@ def settle(
         if begins_as is None or (is_of_text and not start):
             origins[name] = TOKENIZER
         else:
-            origins[name] = f"start {begins_as}"
+            origins[name] = Origin("start", begins_as)
     return Resolved(settled.config, settled.origins | origins)
 
 
@@ -477,7 +471,7 @@ def shape_of_start(
     _require_positions(resolved, start, shape.max_position_embeddings)
     typed = dict[str, Json]()
     for name in AlbertConfig.model_fields:
-        if not is_typed(resolved.origins[f"model.{name}"]):
+        if not resolved.origins[f"model.{name}"].is_typed:
             continue
         typed[name] = getattr(resolved.config.model, name)
         size = getattr(shape, name)
@@ -555,8 +549,8 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
         ) from error
 
 
-def _is_usual(origin: str) -> bool:
-    return origin == DEFAULT or origin.startswith("preset ")
+def _is_usual(origin: Origin) -> bool:
+    return origin.kind in ("default", "preset")
 
 
 def _other_shape(

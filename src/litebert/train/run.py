@@ -35,7 +35,7 @@ from litebert.errors import (
 )
 from litebert.files import Json
 from litebert.folder import MODEL_FILES, ModelFolder, write_folder
-from litebert.hub.card import CARD_FILE, write_card
+from litebert.folder.card import CARD_FILE, write_card
 from litebert.plugins import file_of_plugin
 from litebert.settings import Resolved, difference, flatten, plugins_of
 from litebert.system import HANGUP, STOP_SIGNALS
@@ -196,7 +196,7 @@ def begin(
             litebert=litebert.__version__,
             settings=settings,
             plugins={name: file_of_plugin(name) for name in sorted(needed)},
-            origins=resolved.origins,
+            origins={name: str(origin) for name, origin in resolved.origins.items()},
             data=dict(data),
             environment=_environment(resolved.config.train),
         )
