@@ -31,15 +31,12 @@ from litebert.tasks.own.cells import (
     text_of,
 )
 from litebert.tasks.own.columns import Columns, chosen_columns
-from litebert.tasks.own.dataset import (
-    draw_held_out,
-    problems,
-    require_same_data,
-    table_dataset,
-)
+from litebert.tasks.own.dataset import require_same_data, table_dataset
 from litebert.tasks.own.delimited import guess_header
+from litebert.tasks.own.held_out import draw_held_out
 from litebert.tasks.own.layouts import open_table
 from litebert.tasks.own.rows import TrainingRows, guess_columns
+from litebert.tasks.own.settling import problems
 from litebert.tasks.own.table import TableFile
 
 Write = Callable[[str, bytes | str], Path]

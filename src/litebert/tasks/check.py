@@ -160,7 +160,7 @@ def check_files(
     training becomes a finding of severity error, one for each row where possible;
     errors in the request itself are raised.
     """
-    from litebert.tasks.own.dataset import Choices, settle
+    from litebert.tasks.own.settling import Choices, settle
 
     check = _Check(tokenizer, max_length)
     try:
