@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from shlex import quote
-from typing import IO, Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,6 +216,38 @@ def damaged(
 # ---- writing -------------------------------------------------------------------------
 
 
+class _ArrayFile:
+    """An array that is written to a .npy file part by part; its length, which the
+    header has, is known only at the end.
+    """
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self.path = path
+        self.dtype = dtype
+        self.held = array("q")  # numbers that are not written yet
+        self._file = open(path, "wb")  # noqa: SIM115
+        self._file.write(bytes(HEADER_BYTES))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def flush(self) -> None:
+        """Write the numbers that are held."""
+        self._file.write(np.array(self.held).astype(self.dtype).data)
+        del self.held[:]
+
+    def finish(self, length: int) -> StoredFile:
+        """Write the header of an array of this length, and close the file."""
+        header = {"descr": self.dtype, "fortran_order": False, "shape": (length,)}
+        self._file.seek(0)
+        np.lib.format.write_array_header_1_0(self._file, header)
+        self._file.close()
+        return StoredFile(size=self.path.stat().st_size, blake2b=hash_file(self.path))
+
+
 class ShardWriter:
     """Stream documents into `shard-PART-0000`, 0001, …: the first one after
     `shard_tokens` tokens begins a new shard.
@@ -239,14 +271,11 @@ class ShardWriter:
         self.shards = list(shards)
         # since the last complete shard, by the names of `Counts`
         self.counts = Counter[str]()
-        # the number of the current document, and its first sentence in the shard
-        self._document = -1
-        self._start = 0
-        # none before the first sentence of a shard
-        self._files: dict[str, IO[bytes]] = {}
-        # numbers that are not written yet, by file
-        self._held: dict[str, array[int]] = {}
-        self._stack = ExitStack()  # closes the open files of the shard, then its folder
+        self._document = -1  # the number of the current document, in the input
+        self._first_sentence = 0  # of the current document, in the shard
+        # of the current shard, by name; none before its first sentence
+        self._arrays: dict[str, _ArrayFile] = {}
+        self._stack = ExitStack()  # closes the arrays of the shard, then its folder
 
     def __enter__(self) -> Self:
         return self
@@ -264,9 +293,8 @@ class ShardWriter:
     @property
     def num_tokens(self) -> int:
         """How many tokens were added, including those of complete shards."""
-        return sum(
-            (shard.counts.tokens for shard in self.shards), self.counts["tokens"]
-        )
+        of_shards = sum(shard.counts.tokens for shard in self.shards)
+        return of_shards + self.counts["tokens"]
 
     def add(self, document: int, sentences: Sequence[Sequence[int]]) -> None:
         """Append the sentences that are not empty to a document; document numbers only
@@ -275,29 +303,18 @@ class ShardWriter:
         if document != self._document:
             self._end_document()
             self._document = document
-            if self._files and self.counts["tokens"] >= self._plan.shard_tokens:
+            if self._arrays and self.counts["tokens"] >= self._plan.shard_tokens:
                 self._finish_shard(document)
+
         kept = [ids for ids in sentences if ids]
         self.counts["empty_sentences"] += len(sentences) - len(kept)
         if not kept:
             return
-        if not self._files:
-            staged = self._stack.enter_context(
-                staged_folder(self._folder / self._name, known_files=SHARD_FILES)
-            )
-            self._held = {
-                "tokens": array("q"),
-                "sentences": array("q", [0]),
-                "documents": array("q", [0]),
-            }
-            for name in self._held:
-                file = self._files[name] = open(staged / f"{name}.npy", "wb")  # noqa: SIM115
-                self._stack.enter_context(file)
-                # the header has the length, which is not known yet
-                file.write(bytes(HEADER_BYTES))
-        end = self.counts["tokens"]
-        tokens = self._held["tokens"]
-        ends = self._held["sentences"]
+        if not self._arrays:
+            self._begin_shard()
+        tokens = self._arrays["tokens"].held
+        ends = self._arrays["sentences"].held
+        end = self.counts["tokens"]  # of the last sentence, on the token axis
         for ids in kept:
             end += len(ids)
             tokens.extend(ids)
@@ -312,60 +329,63 @@ class ShardWriter:
         counts of all shards.
         """
         self._end_document()
-        if self._files:
+        if self._arrays:
             self._finish_shard(consumed)
         # empty documents may follow them
         return sum((shard.counts for shard in self.shards), Counts(**self.counts))
 
     @property
     def _name(self) -> str:
+        """The name of the current shard."""
         return f"shard-{self._part}-{len(self.shards):04d}"
 
+    def _begin_shard(self) -> None:
+        staged = self._stack.enter_context(
+            staged_folder(self._folder / self._name, known_files=SHARD_FILES)
+        )
+        for name, dtype in self._plan.dtypes.items():
+            array_file = _ArrayFile(staged / f"{name}.npy", dtype)
+            self._arrays[name] = self._stack.enter_context(array_file)
+        # where the first sentence and the first document start
+        self._arrays["sentences"].held.append(0)
+        self._arrays["documents"].held.append(0)
+
     def _end_document(self) -> None:
-        num_sentences = self.counts["sentences"] - self._start
+        """Count the current document; if it has sentences, add its end, in sentences."""
+        num_sentences = self.counts["sentences"] - self._first_sentence
         if num_sentences:
-            self._start += num_sentences
-            self._held["documents"].append(self._start)
-            self.counts.update(
-                documents=1, single_sentence_documents=num_sentences == 1
-            )
+            self._first_sentence += num_sentences
+            self._arrays["documents"].held.append(self._first_sentence)
+            self.counts["documents"] += 1
+            self.counts["single_sentence_documents"] += num_sentences == 1
         elif self._document >= 0:
             self.counts["empty_documents"] += 1
         self._document = -1
 
     def _flush(self) -> None:
-        self.counts["unknown_tokens"] += self._held["tokens"].count(self._unknown_id)
-        for name, file in self._files.items():
-            file.write(np.array(self._held[name]).astype(self._plan.dtypes[name]).data)
-            del self._held[name][:]
+        """Write what the arrays hold, and count its unknown tokens."""
+        tokens = self._arrays["tokens"].held
+        self.counts["unknown_tokens"] += tokens.count(self._unknown_id)
+        for array_file in self._arrays.values():
+            array_file.flush()
 
     def _finish_shard(self, consumed: int) -> None:
+        """Write the record of the current shard, which gives the shard its name."""
         self._flush()
         counts = Counts(**self.counts)
-        stored = {}
-        folder = Path(self._files["tokens"].name).parent
-        for name, file in sorted(self._files.items()):
-            file.seek(0)
-            header = {
-                "descr": self._plan.dtypes[name],
-                "fortran_order": False,
-                "shape": (counts.length(name),),
-            }
-            np.lib.format.write_array_header_1_0(file, header)
-            file.close()
-            path = Path(file.name)
-            stored[path.name] = StoredFile(
-                size=path.stat().st_size, blake2b=hash_file(path)
-            )
+        stored = dict[str, StoredFile]()
+        for name, array_file in sorted(self._arrays.items()):
+            stored[array_file.path.name] = array_file.finish(counts.length(name))
         record = ShardRecord(
             name=self._name, consumed=consumed, counts=counts, files=stored
         )
-        write_record(folder / SHARD, record)
+        staged = self._arrays["tokens"].path.parent
+        write_record(staged / SHARD, record)
         self._stack.close()
         self.shards.append(record)
         self.counts.clear()
-        self._files = {}
-        self._start = 0
+        self._arrays = {}
+        self._first_sentence = 0
 
 
 # ---- mapping -------------------------------------------------------------------------
@@ -467,29 +487,31 @@ class Shard:
 
     def hash_documents(self) -> Hashes:
         """Hash the tokens of each document, shape (documents,)."""
-        runs = pairwise(self.sentences[self.documents].tolist())
-        digests = (
-            blake2b(self.tokens[start:stop].tobytes(), digest_size=8).digest()
-            for start, stop in runs
-        )
-        return np.frombuffer(b"".join(digests), np.uint64)
+        # (documents + 1,): where each document starts on the token axis, and the end
+        starts = self.sentences[self.documents]
+        digests = bytearray()
+        for start, stop in pairwise(starts.tolist()):
+            content = self.tokens[start:stop].tobytes()
+            digests += blake2b(content, digest_size=8).digest()
+        return np.frombuffer(bytes(digests), np.uint64)
 
 
 def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
     """Map the files of a shard, which must have the sizes that were written."""
     path = folder / record.name
-    arrays = []
-    files = []
+    arrays = list[NDArray[Any]]()
+    files = list[StampedFile]()
     for name, dtype in plan.dtypes.items():
         length = record.counts.length(name)
         file = path / f"{name}.npy"
         size = HEADER_BYTES + length * np.dtype(dtype).itemsize
         stored = record.files.get(file.name)
         present = file.stat().st_size if file.is_file() else 0
-        if stored is None or not present == stored.size == size:
+        if stored is None or stored.size != size or present != size:
+            received = f"{present:,} bytes" if present else "no such file"
             raise damaged(
                 file,
-                received=f"{present:,} bytes" if present else "no such file",
+                received=received,
                 expected=f"{size:,} bytes",
                 next=build_again(folder),
             )
