@@ -254,6 +254,14 @@ def test_a_text_is_divided_as_the_training_texts_were(
     assert recalled.read(new, "test")[0].words == tuple(words)
 
 
+def test_a_column_of_words_alone_has_no_tags(write: Write) -> None:
+    table = open_table(
+        write("a.conllup", "# global.columns = FORM\nAnna\nleft\n\nShe\n")
+    )
+    assert table.columns == ("tokens", "1")
+    assert [row["tokens"] for _, row in table.rows()] == [["Anna", "left"], ["She"]]
+
+
 def test_other_columns_of_words_are_chosen_by_number_or_name(write: Write) -> None:
     path = write("a.conll", lines("{n} x{word} {tag} {word} O"))
     chosen = table_dataset(path, path, columns=("tokens=4", "tags=3"))
