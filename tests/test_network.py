@@ -24,7 +24,8 @@ from litebert.optim import build_optimizer
 from litebert.runs import RunFolder
 from litebert.settings import resolve, settings_from_words
 from litebert.tokenizer import Tokenizer
-from litebert.train.finetune import Prepared, finetune, prepare
+from litebert.train.finetune import finetune
+from litebert.train.preparation import Prepared, prepare
 
 SIZES = {
     "vocab_size": 60,

@@ -31,8 +31,20 @@ ENTRY_POINTS = "litebert.plugins"
 # ---- registries ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Entry(Generic[Record]):
+    """A record in a registry, and the name of the module that added it first."""
+
+    record: Record
+    module: str
+
+    @property
+    def is_of_plugin(self) -> bool:
+        return not self.module.startswith("litebert.")
+
+
 class Registry(Mapping[str, Record], Generic[Record]):
-    """Records of one sort by name, with the module that added each.
+    """Records of one sort by name.
 
     >>> colors = Registry[int]("color", home="litebert.plugins")
     >>> colors.add("red", 0xFF0000)
@@ -45,8 +57,9 @@ class Registry(Mapping[str, Record], Generic[Record]):
         self.home = home  # the module or package that adds litebert's own records
         # the place of the class that a record is an object, or a subclass, of
         self.record = record
-        self._records = dict[str, Record]()
-        self._modules = dict[str, str]()
+        self._entries = dict[str, Entry[Record]]()
+
+    # ---- adding and removing -----------------------------------------------------
 
     def add(self, name: str, record: Record) -> None:
         """Add a record; the module that calls this is the plug-in that it belongs to.
@@ -54,41 +67,37 @@ class Registry(Mapping[str, Record], Generic[Record]):
         A cell of a notebook may add a name again when it is run again, and so may a
         module that is reloaded; nobody may take a name that another module has.
         """
-        module = _module_of_caller()
-        owner = self._modules.get(name)
-        if not module.startswith("litebert."):
-            self._load_home()
-            owner = self._modules.get(name)
-            self._check(name, record)
-        is_other = owner is not None and self._records[name] is not record
-        if is_other and (owner != module or _is_being_imported(module)):
-            raise LitebertError(
-                "LB-109",
-                f"there already is {self._article()} called {name}",
-                received=f"another one, from {module}",
-                expected=f"the one of {owner}",
-                next="choose another name",
-            )
-        self._records[name] = record
-        self._modules.setdefault(name, module)
+        added = Entry(record, _module_of_caller())
+        if added.is_of_plugin:
+            self._load_home()  # whose names are taken
+            self._require_record(name, record)
+        former = self._entries.get(name)
+        if former is not None:
+            self._require_same_owner(name, former, added)
+            added = Entry(record, former.module)
+        self._entries[name] = added
 
-    def _check(self, name: str, record: Record) -> None:
+    def _require_same_owner(
+        self, name: str, former: Entry[Record], added: Entry[Record]
+    ) -> None:
+        """Raise LB-109 if a name that is taken gets another record, unless its module
+        is run again.
+        """
+        module = added.module
+        is_run_again = former.module == module and not _is_being_imported(module)
+        if former.record is added.record or is_run_again:
+            return
+        raise LitebertError(
+            "LB-109",
+            f"there already is {self._article()} called {name}",
+            received=f"another one, from {module}",
+            expected=f"the one of {former.module}",
+            next="choose another name",
+        )
+
+    def _require_record(self, name: str, record: Record) -> None:
         """Raise LB-113 if a plug-in adds something that is no record of this sort."""
-        problem = ""
-        expected = resolve_name(self.record) if self.record else object
-        is_record = isinstance(record, expected)
-        if inspect.isclass(record):
-            is_record = issubclass(record, expected)
-        missing = sorted(getattr(record, "__abstractmethods__", ()))
-        own_name = getattr(record, "name", name)
-        if not is_record:
-            problem = f"it is {record!r:.60}, not a {expected.__name__}"
-        elif inspect.isclass(record) and missing:
-            problem = f"its class lacks {', '.join(missing)}"
-        elif isinstance(own_name, str) and own_name != name:
-            problem = f"the record calls itself {own_name}"
-        elif hasattr(record, "find_problem"):
-            problem = record.find_problem()
+        problem = self._find_problem(name, record)
         if problem:
             raise LitebertError(
                 "LB-113",
@@ -97,10 +106,32 @@ class Registry(Mapping[str, Record], Generic[Record]):
                 next="correct the plug-in: see docs/extending",
             )
 
+    def _find_problem(self, name: str, record: Record) -> str:
+        """Return what is wrong with a record of a plug-in; empty if nothing is."""
+        expected = resolve_name(self.record) if self.record else object
+        if inspect.isclass(record):
+            is_record = issubclass(record, expected)
+            missing = sorted(getattr(record, "__abstractmethods__", ()))
+        else:
+            is_record = isinstance(record, expected)
+            missing = []
+        if not is_record:
+            return f"it is {record!r:.60}, not a {expected.__name__}"
+        if missing:
+            return f"its class lacks {', '.join(missing)}"
+        # some records know their name
+        name_in_record = getattr(record, "name", name)
+        if isinstance(name_in_record, str) and name_in_record != name:
+            return f"the record calls itself {name_in_record}"
+        if hasattr(record, "find_problem"):  # of records with conditions of their own
+            return str(record.find_problem())
+        return ""
+
     def remove(self, name: str) -> None:
         """Remove a record that was added, as tests do after they have added one."""
-        self._records.pop(name, None)
-        self._modules.pop(name, None)
+        self._entries.pop(name, None)
+
+    # ---- looking up --------------------------------------------------------------
 
     def require(self, name: str, *, setting: str = "") -> Record:
         """Return the record of a name, or raise the error that suggests another one."""
@@ -113,46 +144,26 @@ class Registry(Mapping[str, Record], Generic[Record]):
                 list(self),
                 next=f"if a plug-in adds it, load the plug-in first: {LOADING}",
             )
-        return self._records[name]
-
-    def plugin_of(self, name: str) -> str | None:
-        """Return the plug-in that added a name; None for litebert's own records."""
-        module = self._modules.get(name)
-        if module is None or module.startswith("litebert."):
-            return None
-        return module
-
-    def from_plugins(self) -> dict[str, Record]:
-        """Return the records that plug-ins have added, without loading the home."""
-        return {
-            name: record
-            for name, record in self._records.items()
-            if self.plugin_of(name) is not None
-        }
+        return self._entries[name].record
 
     def __getitem__(self, name: str) -> Record:
         return self.require(name)
 
     def __contains__(self, name: object) -> bool:
-        if name not in self._records:
+        # Installed plug-ins are loaded last: most names are found without them.
+        if name not in self._entries:
             self._load_home()
-        if name not in self._records:
+        if name not in self._entries:
             load_installed()
-        return name in self._records
+        return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         self._load_home()
         load_installed()
-        return iter(list(self._records))
+        return iter(list(self._entries))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def _load_home(self) -> None:
-        import_module(self.home)
-
-    def _article(self) -> str:
-        return f"an {self.noun}" if self.noun[0] in "aeiou" else f"a {self.noun}"
 
     def name_of(self, record: Record) -> str:
         """Return the name under which a record was added; an unnamed one is described
@@ -163,18 +174,30 @@ class Registry(Mapping[str, Record], Generic[Record]):
                 return name
         return f"this {self.noun}"
 
+    def plugin_of(self, name: str) -> str | None:
+        """Return the plug-in that added a name; None for litebert's own records."""
+        entry = self._entries.get(name)
+        if entry is None or not entry.is_of_plugin:
+            return None
+        return entry.module
 
-@dataclass(frozen=True)
-class NameIn:
-    """A note on a setting: its value is a name in this registry."""
+    def from_plugins(self) -> dict[str, Record]:
+        """Return the records that plug-ins have added, without loading the home."""
+        records = dict[str, Record]()
+        for name, entry in self._entries.items():
+            if entry.is_of_plugin:
+                records[name] = entry.record
+        return records
 
-    registry: Registry[Any]
+    def modules(self) -> set[str]:
+        """Return the modules that have added records so far."""
+        return {entry.module for entry in self._entries.values()}
 
+    def _load_home(self) -> None:
+        import_module(self.home)
 
-def _is_being_imported(module: str) -> bool:
-    """Whether a module is imported for the first time: then it adds each name once."""
-    spec = getattr(sys.modules.get(module), "__spec__", None)
-    return bool(getattr(spec, "_initializing", False))
+    def _article(self) -> str:
+        return f"an {self.noun}" if self.noun[0] in "aeiou" else f"a {self.noun}"
 
 
 def _module_of_caller() -> str:
@@ -189,35 +212,58 @@ def _module_of_caller() -> str:
     return name
 
 
+def _is_being_imported(module: str) -> bool:
+    """Whether a module is imported for the first time: then it adds each name once."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
+@dataclass(frozen=True)
+class NameIn:
+    """A note on a setting: its value is a name in this registry."""
+
+    registry: Registry[Any]
+
+
+# ---- what can be added ---------------------------------------------------------------
+
+# how a block attends: `model.attention`
 ATTENTION_KINDS: Registry[Any] = Registry(
     "kind of attention",
     home="litebert.fast.attention",
     record="litebert.fast.attention:AttentionKind",
 )
+# update rules: `optim.name`
 OPTIMIZERS: Registry[Any] = Registry(
     "optimizer", home="litebert.optim", record="litebert.optim:MomentOptimizer"
 )
+# how the two segments of a sequence are chosen and labeled: `objective.sentence`
 SENTENCE_OBJECTIVES: Registry[Any] = Registry(
     "sentence objective",
     home="litebert.objectives.sequences",
     record="litebert.objectives.sequences:SentenceObjective",
 )
+# heads that are trained together in pretraining: `objective.heads`
 PRETRAINING_HEADS: Registry[Any] = Registry(
     "pretraining head",
     home="litebert.tasks.heads",
     record="litebert.tasks.heads:PretrainingHead",
 )
+# layers that fine-tuning puts on the encoder: `kind` in a model's head
 TASK_HEADS: Registry[Any] = Registry(
     "head of a task", home="litebert.tasks.kinds", record="litebert.nn:TaskHead"
 )
+# classification, regression, spans and so on: how a head learns and answers
 TASK_KINDS: Registry[Any] = Registry(
     "kind of task",
     home="litebert.tasks.kinds",
     record="litebert.tasks.kinds.family:Family",
 )
+# named data sets for fine-tuning: `task.name`
 DATASETS: Registry[Any] = Registry(
     "task", home="litebert.tasks.named", record="litebert.tasks.kinds.family:Dataset"
 )
+# what a model can be asked: a method, a command and an address of the server
 VERBS: Registry[Any] = Registry(
     "verb", home="litebert.inference.verbs", record="litebert.inference.verb:Verb"
 )
@@ -404,5 +450,5 @@ def require_plugins(
 def _not_loaded(names: Iterable[str]) -> list[str]:
     loaded = set[str]()
     for registry in REGISTRIES:
-        loaded.update(registry._modules.values())
+        loaded |= registry.modules()
     return [name for name in names if name not in loaded]

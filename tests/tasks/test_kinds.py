@@ -26,12 +26,12 @@ from litebert.inference.model import Model
 from litebert.nn import AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import AnswerRow
+from litebert.tasks.doubts import doubts
 from litebert.tasks.finetuning import (
     Finetuning,
     LabelledSet,
     add_teacher_logits,
     answer,
-    doubts,
 )
 from litebert.tasks.kinds.choice import (
     ChoiceExample,

@@ -29,8 +29,9 @@ from litebert.tasks.pretraining import Pretraining
 from litebert.tasks.task import Loss
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of, verify
+from litebert.train.log import RunLog
 from litebert.train.pretrain import pretrain
-from litebert.train.run import RunLog, Session
+from litebert.train.run import Session
 from tests.kills import killed
 
 from .conftest import Configure, EachStep, at, checkpoints_of, state_of
@@ -508,7 +509,7 @@ def test_a_terminal_shows_a_progress_bar_that_lines_replace(
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr("litebert.train.run.STATUS_SECONDS", 0.0)
+    monkeypatch.setattr("litebert.train.log.STATUS_SECONDS", 0.0)
     progress = RunLog(Session(tmp_path), TrainConfig(steps=40), choose_device("cpu"))
     for step in range(1, 11):
         progress.advance(step, 40)

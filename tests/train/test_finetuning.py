@@ -21,9 +21,10 @@ from litebert.nn import AlbertForPretraining
 from litebert.origins import SUITED, Origin
 from litebert.runs import RunFolder, read_metrics
 from litebert.settings import Resolved, Setting, resolve, settings_from_words
-from litebert.tasks.finetuning import MAX_EPOCHS, adapt_defaults
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.finetune import finetune, prepare
+from litebert.train.defaults import MAX_EPOCHS, ON_CLS, ON_MEAN, adapt_defaults
+from litebert.train.finetune import finetune
+from litebert.train.preparation import prepare
 from tests.contract import shell
 from tests.networks import SHAPE, config_for
 
@@ -296,13 +297,16 @@ def test_small_networks_get_measured_defaults_and_given_values_stay(
         FinetuneConfig,
         settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"]),
     )
-    assert adapt_defaults(published, 768, 500) is published
-    for size, rows, reads_mean, expected in (
-        (256, 500, False, (1e-4, 0.1, 10, 1.0)),
-        (512, 67_349, False, (5e-5, 0.1, 3, 1.0)),
-        (384, 500, True, (2e-4, 0.1, 5, 10.0)),
+    large = adapt_defaults(published, ON_CLS, hidden_size=768, num_features=500)
+    assert large is published
+    for size, rows, defaults, expected in (
+        (256, 500, ON_CLS, (1e-4, 0.1, 10, 1.0)),
+        (512, 67_349, ON_CLS, (5e-5, 0.1, 3, 1.0)),
+        (384, 500, ON_MEAN, (2e-4, 0.1, 5, 10.0)),
     ):
-        small = adapt_defaults(configured(), size, rows, reads_mean=reads_mean).config
+        small = adapt_defaults(
+            configured(), defaults, hidden_size=size, num_features=rows
+        ).config
         optim = small.optim
         assert (
             optim.learning_rate,

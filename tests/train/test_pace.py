@@ -11,8 +11,9 @@ import torch
 from litebert.config import TrainConfig
 from litebert.device import choose_device
 from litebert.train import pace as watching
+from litebert.train.log import RunLog
 from litebert.train.pace import Pace
-from litebert.train.run import RunLog, Session
+from litebert.train.run import Session
 
 
 class Machine:

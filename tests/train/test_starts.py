@@ -22,9 +22,10 @@ from litebert.nn import AlbertForPretraining
 from litebert.rng import random_bits
 from litebert.runs import AnswerRow, RunFolder
 from litebert.settings import Resolved, resolve, settings_from_words
-from litebert.tasks.finetuning import doubts_of_training, is_start_kept
+from litebert.tasks.doubts import doubts_of_training, is_start_kept
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.finetune import finetune, prepare
+from litebert.train.finetune import finetune
+from litebert.train.preparation import prepare
 from tests.contract import shell
 from tests.networks import config_for
 

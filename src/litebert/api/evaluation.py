@@ -303,7 +303,7 @@ def _evaluate_finetuned(
     or on all development splits.
     """
     from litebert.inference.finetuned import data_of, measure_split
-    from litebert.tasks.finetuning import doubts
+    from litebert.tasks.doubts import doubts
 
     measures = dict[str, dict[str, float]]()
     baseline = dict[str, dict[str, float]]()

@@ -19,7 +19,7 @@ from litebert.reading.source import Source
 
 if TYPE_CHECKING:
     from litebert.train.estimate import Estimate
-    from litebert.train.finetune import Prepared
+    from litebert.train.preparation import Prepared
 
 
 def pretraining_plan(

@@ -628,7 +628,7 @@ def _runs_of_seeds(
 
 
 def _plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> Run:
-    from litebert.train.finetune import plan_finetuning
+    from litebert.train.preparation import plan_finetuning
 
     prepared, needs = plan_finetuning(resolved, folder)
     return Run(folder, plan=finetuning_plan(prepared, needs, folder))
@@ -645,7 +645,7 @@ def _finetune(
     from litebert.device import choose_device
     from litebert.distributed import join_world
     from litebert.train.finetune import finetune as train
-    from litebert.train.finetune import plan_finetuning
+    from litebert.train.preparation import plan_finetuning
 
     has_seeds = folder not in parts
     device = choose_device(resolved.config.train.device)

@@ -1,19 +1,21 @@
 """What `explain` asks the network for each verb: sequences of tokens that know their
 place in the texts, and the score of an answer to explain.
 
-Every function here takes the model, the answer to explain (None: the likeliest one) and
-the texts of its verb.
+First come the scores, and then the functions that a verb names as its `question`. Each
+of these takes the model, the answer to explain (None: the likeliest one) and the texts of
+its verb.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.errors import LitebertError, did_you_mean
+from litebert.folder import SentenceVectors
 from litebert.inference.inputs import pool
 from litebert.nn import Batch
 from litebert.tasks.kinds.text import TextClassification
@@ -39,19 +41,52 @@ class Part:
         return replace(self, ids=self.ids[kept], offsets=self.offsets[kept])
 
 
+class Score(Protocol):
+    """Scores an answer in each copy of the sequences of its question."""
+
+    def __call__(self, network: Any, batch: Batch) -> Float[Tensor, " copies"]:
+        """Return a score for each copy; a batch has all sequences of the first copy
+        first.
+        """
+
+
 @dataclass(frozen=True)
 class Question:
     """An answer to explain, and how to compute its score.
 
     Each of `sequences` is [CLS] and one or two parts, every one followed by [SEP].
-    `score(network, batch)` gets a batch of copies of the sequences, all sequences of
-    the first copy first, and returns a score for each copy.
     """
 
     sequences: Sequence[Sequence[Part]]
-    score: Callable[[Any, Batch], Float[Tensor, " copies"]]
+    score: Score
     answer: str
     kind: str = LOG_PROBABILITY  # what the score is
+
+
+# ---- scores --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """The log-probability of a label or, in regression, the output itself."""
+
+    family: TextClassification
+    label: int
+
+    def __call__(self, network: Any, batch: Batch) -> Float[Tensor, " copies"]:
+        logits = self.family.logits(network, batch)  # (copies, labels)
+        return self.family.log_values(logits)[:, self.label]
+
+
+@dataclass(frozen=True)
+class CosineScore:
+    """The cosine of the vectors of two texts, which are sequences of their own."""
+
+    vectors: SentenceVectors
+
+    def __call__(self, network: Any, batch: Batch) -> Float[Tensor, " copies"]:
+        rows = pool(network, batch, self.vectors)  # (copies * 2, width)
+        return F.cosine_similarity(rows[::2], rows[1::2])
 
 
 # ---- the questions of the verbs ------------------------------------------------------
@@ -60,53 +95,42 @@ class Question:
 def classify(
     model: "Model", answer: str | None, text: str, pair: str | None = None
 ) -> Question:
-    """Score a label: its log-probability or, in regression, the output itself."""
+    """Ask for a label or, in regression, for the score."""
     second = pair or None  # an empty one counts as none
     classified = model.classify(text, second)
-    labels = list(classified.values)
     head: Any = model.network.head_config
-    kind: TextClassification = head.family()
-    label = 0
-    score_name = "score"
-    if not kind.is_number:
-        score_name = LOG_PROBABILITY
-        likeliest = max(labels, key=classified.values.__getitem__)
-        if classified.labels:
-            likeliest = classified.labels[0]
-        label = _index_of(answer or likeliest, labels)
-
-    def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
-        return kind.log_values(kind.logits(network, batch))[:, label]
-
-    if kind.reads_apart:
+    family: TextClassification = head.family()
+    if family.reads_apart:
         sequences = [
             _encode_texts(model, text=text),
             _encode_texts(model, pair=second),
         ]
     else:
         sequences = [_encode_texts(model, text=text, pair=second)]
-    return Question(sequences, score, labels[label], score_name)
+    labels = list(classified.values)
+    if family.is_number:
+        return Question(sequences, LabelScore(family, 0), labels[0], "score")
+    likeliest = max(labels, key=classified.values.__getitem__)
+    if classified.labels:
+        likeliest = classified.labels[0]
+    label = _index_of(answer or likeliest, labels)
+    return Question(sequences, LabelScore(family, label), labels[label])
 
 
 def similar(model: "Model", _: str | None, first: str, second: str) -> Question:
-    """Score the similarity of two texts: the cosine of their vectors."""
+    """Ask for the similarity of two texts: the cosine of their vectors."""
     vectors = model.vectors
     prompt = vectors.prompt()
     longest = model.network.config.max_position_embeddings
     if vectors.max_length is not None:
         longest = min(longest, vectors.max_length)
-    sequences = []
+    sequences = list[list[Part]]()
     for name, text in (("first", first), ("second", second)):
         beginning = model.tokenizer.beginning(prompt + text, longest)
         part = _encode(model, name, beginning).cut(slice(longest - 2))
         sequences.append([replace(part, prompt=len(prompt))])
-
-    def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
-        rows = pool(network, batch, vectors)  # (copies * 2, width)
-        return F.cosine_similarity(rows[::2], rows[1::2])
-
     cosine = float(model.similar(first, second))
-    return Question(sequences, score, f"{cosine:.3f}", "cosine")
+    return Question(sequences, CosineScore(vectors), f"{cosine:.3f}", "cosine")
 
 
 # ---- sequences and answers -----------------------------------------------------------

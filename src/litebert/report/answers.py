@@ -4,7 +4,7 @@ confidence fits, and its worst errors.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.stats import rankdata
@@ -28,38 +28,58 @@ Answers: TypeAlias = Mapping[str, Sequence[AnswerRow]]
 
 def answer_sections(run: RunFolder, answers: Answers) -> list[Section]:
     """Return the sections on confusion, calibration and the worst errors."""
-    names = run.config.get("id2label")
-    labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
-    answered: Answers = {
-        split: [row for row in rows if not row.is_blank]
-        for split, rows in answers.items()
-    }
+    labels = _labels_of(run)
+    answered = dict[str, list[AnswerRow]]()
+    for split, rows in answers.items():
+        answered[split] = [row for row in rows if not row.is_blank]
     with_one_label = _with_one_label(answered, labels)
+    calibrated = with_one_label if labels else answered
     return [
         _confusion(with_one_label, labels),
-        _calibration(run, with_one_label if labels else answered),
+        _calibration(run, calibrated),
         _worst_errors(answers),
     ]
+
+
+def _labels_of(run: RunFolder) -> list[str]:
+    """Return the labels in the config.json of the run's model, if it has some."""
+    names = run.config.get("id2label")
+    if not isinstance(names, dict):
+        return []
+    return [str(name) for name in names.values()]
 
 
 def _with_one_label(answers: Answers, labels: Sequence[str]) -> Answers:
     """Return the sets in which each answer is one of several labels: not text, not a
     number, not a set of labels.
     """
-    known = set(labels) if len(labels) > 1 else set[str]()
-    return {
-        split: rows
-        for split, rows in answers.items()
-        if all(row.expected in known and row.answer in known for row in rows)
-    }
+    if len(labels) < 2:
+        return {}
+    known = set(labels)
+    chosen = dict[str, Sequence[AnswerRow]]()
+    for split, rows in answers.items():
+        if all(row.expected in known and row.answer in known for row in rows):
+            chosen[split] = rows
+    return chosen
 
 
 # ---- confusion -----------------------------------------------------------------------
 
 
+class Confusion(NamedTuple):
+    """How often a label was answered where another one was expected: a row of the
+    table of a task with many labels.
+    """
+
+    expected: str
+    answered: str
+    times: int
+
+
 def _confusion(answers: Answers, labels: Sequence[str]) -> Section:
     tables = list[Table]()
     for split, rows in answers.items():
+        # by the label that was expected and the one that was answered
         counts = Counter((str(row.expected), row.answer) for row in rows)
         if len(labels) > MOST_LABELS:
             tables.append(_commonest_confusions(split, counts))
@@ -75,6 +95,7 @@ def _confusion(answers: Answers, labels: Sequence[str]) -> Section:
 def _confusion_matrix(
     title: str, counts: Mapping[tuple[str, str], int], labels: Sequence[str]
 ) -> Table:
+    """Return a row for each label that was expected, a column for each answer."""
     rows = list[list[Cell]]()
     for expected in labels:
         answered = [counts[expected, label] for label in labels]
@@ -83,17 +104,23 @@ def _confusion_matrix(
             right = f"{counts[expected, expected] / sum(answered):.1%}"
         rows.append([expected, *answered, right])
     columns = [f"answered {label}" for label in labels]
-    return Table(("Expected", *columns, "Right"), rows, title, "shaded")
+    return Table(("Expected", *columns, "Right"), rows, title, style="shaded")
 
 
 def _commonest_confusions(split: str, counts: Counter[tuple[str, str]]) -> Table:
-    rows = list[tuple[str, str, int]]()
-    for (expected, answer), count in counts.most_common():
-        if expected != answer:
-            rows.append((expected, answer, count))
-    shown = rows[:MOST_PAIRS]
-    title = f"{split}: the {len(shown)} most common of {len(rows):,} confusions"
-    return Table(("Expected", "Answered", "Times"), shown, title)
+    """Return the wrong answers that were given most often, as a row each."""
+    confusions = list[Confusion]()
+    for (expected, answered), times in counts.most_common():
+        if answered != expected:
+            confusions.append(Confusion(expected, answered, times))
+    shown = confusions[:MOST_PAIRS]
+    return Table(
+        headings=("Expected", "Answered", "Times"),
+        rows=shown,
+        title=(
+            f"{split}: the {len(shown)} most common of {len(confusions):,} confusions"
+        ),
+    )
 
 
 # ---- calibration ---------------------------------------------------------------------
@@ -170,6 +197,26 @@ def calibration_error(bins: Sequence[Bin]) -> float:
 # ---- the worst errors ----------------------------------------------------------------
 
 
+class WrongAnswer(NamedTuple):
+    """A row of a table of errors: texts that are short enough for it."""
+
+    id: str
+    measure: str  # how confident the answer was, or how far off
+    expected: str
+    answered: str
+    text: str
+
+    @classmethod
+    def of(cls, row: AnswerRow, measure: str) -> "WrongAnswer":
+        return cls(
+            id=shorten(row.id, LONGEST_ID),
+            measure=measure,
+            expected=shorten(row.expected or "", LONGEST_ANSWER) or "(none)",
+            answered=shorten(row.answer, LONGEST_ANSWER) or "(none)",
+            text=shorten(row.text, LONGEST_TEXT),
+        )
+
+
 def _worst_errors(answers: Answers) -> Section:
     tables = list[Table]()
     words = list[str]()
@@ -190,47 +237,23 @@ def _worst_errors(answers: Answers) -> Section:
 
 
 def _error_table(split: str, rows: Sequence[AnswerRow]) -> Table:
-    errors = sorted((row for row in rows if not row.is_right), key=_badness)
-    worst = errors[:MOST_ERRORS]
-    cells = list[tuple[str, ...]]()
-    for row in worst:
-        sure = "unknown" if row.confidence is None else f"{row.confidence:.1%}"
-        cells.append((shorten(row.id, LONGEST_ID), sure, *_texts_of(row)))
-    title = (
-        f"{split}: the worst {len(cells)} of {len(errors):,} errors in {len(rows):,}"
-    )
-    return Table(("Id", "Sure", "Expected", "Answered", "Text"), cells, title, "texts")
-
-
-def _rank_table(split: str, rows: Sequence[AnswerRow]) -> Table:
-    """List the answers whose rank is farthest from the rank of what was expected.
-
-    Cosines have another scale than the scores of pairs: only their order is judged.
-    """
-    expected = rankdata([float(row.expected or 0) for row in rows])
-    answered = rankdata([float(row.answer or 0) for row in rows])
-    distances = np.abs(expected - answered)
-    cells = list[tuple[str, ...]]()
-    for number in np.argsort(-distances, kind="stable")[:MOST_ERRORS]:
-        row = rows[number]
-        ranks = f"{expected[number]:g}, {answered[number]:g}"
-        cells.append((shorten(row.id, LONGEST_ID), ranks, *_texts_of(row)))
-    title = (
-        f"{split}: the {len(cells)} of {len(rows):,} farthest from their place;"
-        " rank 1 is the lowest"
-    )
-    headings = ("Id", "Ranks, expected and answered", "Expected", "Answered", "Text")
-    return Table(headings, cells, title, "texts")
-
-
-def _texts_of(row: AnswerRow) -> tuple[str, str, str]:
-    """Return what was expected, what was answered, and the text, short enough for a
-    table.
-    """
-    return (
-        shorten(row.expected or "", LONGEST_ANSWER) or "(none)",
-        shorten(row.answer, LONGEST_ANSWER) or "(none)",
-        shorten(row.text, LONGEST_TEXT),
+    """List the answers that are wrong with the most confidence."""
+    errors = [row for row in rows if not row.is_right]
+    errors.sort(key=_badness)
+    worst = list[WrongAnswer]()
+    for row in errors[:MOST_ERRORS]:
+        confidence = "unknown"
+        if row.confidence is not None:
+            confidence = f"{row.confidence:.1%}"
+        worst.append(WrongAnswer.of(row, confidence))
+    return Table(
+        headings=("Id", "Sure", "Expected", "Answered", "Text"),
+        rows=worst,
+        title=(
+            f"{split}: the worst {len(worst)} of {len(errors):,} errors in"
+            f" {len(rows):,}"
+        ),
+        style="texts",
     )
 
 
@@ -239,6 +262,35 @@ def _badness(row: AnswerRow) -> tuple[float, str]:
     confidence = 1.0 if row.confidence is None else row.confidence
     error = 1 - (row.score or 0.0)
     return -error * confidence, row.id
+
+
+def _rank_table(split: str, rows: Sequence[AnswerRow]) -> Table:
+    """List the answers whose rank is farthest from the rank of what was expected.
+
+    Cosines have another scale than the scores of pairs: only their order is judged.
+    """
+    expected = rankdata([float(row.expected or 0) for row in rows])  # (rows,)
+    answered = rankdata([float(row.answer or 0) for row in rows])
+    distances = np.abs(expected - answered)
+    farthest = list[WrongAnswer]()
+    for number in np.argsort(-distances, kind="stable")[:MOST_ERRORS]:
+        ranks = f"{expected[number]:g}, {answered[number]:g}"
+        farthest.append(WrongAnswer.of(rows[number], ranks))
+    return Table(
+        headings=(
+            "Id",
+            "Ranks, expected and answered",
+            "Expected",
+            "Answered",
+            "Text",
+        ),
+        rows=farthest,
+        title=(
+            f"{split}: the {len(farthest)} of {len(rows):,} farthest from their place;"
+            " rank 1 is the lowest"
+        ),
+        style="texts",
+    )
 
 
 def shorten(text: str, most: int) -> str:

@@ -4,8 +4,12 @@ The word table is the teacher's, cut by SVD; the shared blocks are some of its l
 Even untrained, such a student ranks sentence pairs somewhat as the teacher does, and
 distillation takes minutes instead of days. All of this is computed before either
 network moves to a GPU.
+
+In the shapes, `embed` is the student's embedding size and `teacher_embed` the teacher's;
+`hidden` is the same in both.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -14,7 +18,7 @@ from torch import Tensor, nn
 
 from litebert.device import choose_device
 from litebert.nn import Albert, AlbertForPretraining
-from litebert.nn.model import FeedForwardBlock
+from litebert.nn.model import Blocks, FeedForwardBlock
 from litebert.objectives import PretrainingBatch
 from litebert.tasks.pretraining import micro_batches
 from litebert.tasks.teacher import Teacher
@@ -29,26 +33,41 @@ any text.
 def begin_as_teacher(
     student: AlbertForPretraining, teacher: Teacher, sample: PretrainingBatch
 ) -> None:
-    """Convert the teacher's weights; fit the embedding projection by least squares on a
-    sample.
+    """Convert the teacher's weights; then fit the embedding projection to a sample of
+    texts.
+
+    What the student's first layer reads becomes as similar as possible to what the
+    teacher's first layer reads for the same letters.
     """
     convert(student, teacher)
-    embedding = student.albert.embedding
-    assert isinstance(embedding.projection, nn.Linear)
     plain = replace(sample, ids=sample.unmasked_ids())
-    # what the teacher's first layer reads is what the projection should give
-    kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])
-    (work,) = micro_batches(plain, None, choose_device("cpu"))
+    reading = teacher.read(plain.ids, plain.offsets, layers=[0])
+    [targets] = reading.states  # (kept, hidden)
+
+    embedding = student.albert.embedding
+    [work] = micro_batches(plain, None, choose_device("cpu"))
     words = embedding.word(work.batch.ids)
     positions = embedding.position(work.batch.positions)
     segments = embedding.segment(work.batch.segments)
-    narrow = embedding.norm(words + positions + segments)  # (tokens, embed)
-    ones = narrow.new_ones(len(narrow), 1)  # for the bias
-    inputs = torch.cat([narrow, ones], dim=1)[kept]  # (kept, embed + 1)
-    gram = inputs.T @ inputs + len(inputs) * RIDGE * torch.eye(inputs.shape[1])
-    solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)
-    embedding.projection.weight.copy_(solution[:-1].T)
-    embedding.projection.bias.copy_(solution[-1])
+    embedded = embedding.norm(words + positions + segments)  # (tokens, embed)
+    projection = embedding.projection
+    assert isinstance(projection, nn.Linear)
+    _fit_linear(projection, embedded[reading.kept], targets)
+
+
+def _fit_linear(
+    layer: nn.Linear,
+    inputs: Float[Tensor, "rows embed"],
+    targets: Float[Tensor, "rows hidden"],
+) -> None:
+    """Set a layer by least squares, through the normal equations."""
+    ones = inputs.new_ones(len(inputs), 1)  # for the bias
+    rows = torch.cat([inputs, ones], dim=1)  # (rows, embed + 1)
+    ridge = len(rows) * RIDGE * torch.eye(rows.shape[1])
+    gram = rows.T @ rows + ridge  # (embed + 1, embed + 1)
+    solution = torch.linalg.solve(gram, rows.T @ targets)  # (embed + 1, hidden)
+    layer.weight.copy_(solution[:-1].T)
+    layer.bias.copy_(solution[-1])
 
 
 @torch.no_grad()
@@ -56,60 +75,63 @@ def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
     """Set the student's weights, in place, from a teacher of the same width and number
     of heads.
 
-    The teacher's word table is centred and cut to E dimensions by SVD; a piece of the
-    student gets the mean of the teacher's pieces for its text. Every block is a copy of
-    the middle one of the teacher's layers that it replaces, with only its most active
+    The teacher's word table is centered and cut to `embed` dimensions by SVD; a piece of
+    the student gets the mean of the teacher's pieces for its text. Every block is a copy
+    of the middle one of the teacher's layers that it replaces, with only its most active
     neurons if the student has fewer. The masked-LM head starts as the transposed
     projection.
     """
     _convert_embeddings(student, teacher)
-    _convert_blocks(student.albert, teacher.encoder)
+    _convert_attention(student.albert, teacher.encoder)
+    _convert_feed_forward(student.albert, teacher.encoder)
+
+
+# ---- embeddings ----------------------------------------------------------------------
 
 
 def _convert_embeddings(student: AlbertForPretraining, teacher: Teacher) -> None:
-    config = student.config
     source = teacher.encoder.embedding
     embedding = student.albert.embedding
-    table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
-    mean = table.mean(0)
-    centred = table - mean
-    directions = torch.linalg.svd(centred, full_matrices=False).Vh
-    basis = directions[: config.embedding_size]  # (kept, teacher embed)
+    table: Tensor = source.word.weight.float()  # (teacher_vocab, teacher_embed)
+    mean = table.mean(0)  # (teacher_embed,)
+    centered = table - mean
+    directions = torch.linalg.svd(centered, full_matrices=False).Vh
+    basis = directions[: student.config.embedding_size]  # (kept, teacher_embed)
     kept = slice(len(basis))  # a student may have wider embeddings than its teacher
 
-    # The teacher's norm scales each of its dimensions: the projection does that here.
-    weight = torch.eye(config.hidden_size)  # BERT: its embeddings have the hidden size
+    # from the teacher's embeddings to its hidden states, (hidden, teacher_embed)
+    weight = torch.eye(student.config.hidden_size)  # BERT: both have one size
     bias = source.norm.bias
     if isinstance(source.projection, nn.Linear):  # ALBERT
-        weight = source.projection.weight  # (hidden, teacher embed)
+        weight = source.projection.weight
         bias = source.projection(source.norm.bias)
     projection = embedding.projection
     assert isinstance(projection, nn.Linear)
+    # The teacher's norm scales each of its dimensions: the projection does that here.
     projection.weight[:, kept] = weight @ (source.norm.weight[:, None] * basis.T)
     projection.bias.copy_(bias)
     student.masked_lm.dense.weight[kept] = basis @ weight.T
 
-    words = _words_of_student(teacher, centred)  # (vocab, teacher embed)
+    words = _words_of_student(teacher, centered)  # (vocab, teacher_embed)
     embedding.word.weight[:, kept] = words @ basis.T
-    length = min(config.max_position_embeddings, source.position.num_embeddings)
+    length = min(student.config.max_position_embeddings, source.position.num_embeddings)
     positions = source.position.weight[:length]
     embedding.position.weight[:length, kept] = positions @ basis.T
-    # The mean that was taken from the words is in every token: so is the segment.
+    # Every token has a segment: it carries the mean that was taken from the words.
     segment = source.segment.weight[:1] + mean
     embedding.segment.weight[:, kept] = segment @ basis.T
 
 
 def _words_of_student(
-    teacher: Teacher, table: Float[Tensor, "teacher_vocab embed"]
-) -> Float[Tensor, "vocab embed"]:
+    teacher: Teacher, table: Float[Tensor, "teacher_vocab teacher_embed"]
+) -> Float[Tensor, "vocab teacher_embed"]:
     """Return a vector for each piece of the student: of special pieces the teacher's,
     of others the mean of the teacher's pieces for its text.
     """
     tokenizer = teacher.tokenizer
     ids_by_piece = {piece: index for index, piece in enumerate(tokenizer.pieces)}
-    special_ids = zip(teacher.student.special_ids, tokenizer.special_ids, strict=True)
-    special = dict(special_ids)
-    rows = list[Tensor]()
+    special = dict(zip(teacher.student.special_ids, tokenizer.special_ids, strict=True))
+    vectors = list[Tensor]()
     for index, text in enumerate(teacher.student.texts):
         continuing = f"##{text}"  # as BERT marks a piece that continues a word
         if index in special:
@@ -119,31 +141,43 @@ def _words_of_student(
         else:
             ids = tokenizer.encode(text).ids
         if ids:
-            rows.append(table[ids].mean(0))
+            vectors.append(table[ids].mean(0))
         else:
-            rows.append(table.new_zeros(table.shape[1]))
-    return torch.stack(rows)
+            vectors.append(table.new_zeros(table.shape[1]))
+    return torch.stack(vectors)
 
 
-def _convert_blocks(student: Albert, teacher: Albert) -> None:
-    """Copy into each block the middle one of the teacher's layers that it replaces."""
-    depth = len(student.plan)
-    for kind in ("attention", "feed_forward"):
-        for number, block in enumerate(getattr(student, kind)):
-            # the student's steps that apply this block
-            steps = list[int]()
-            for place, step in enumerate(student.plan):
-                if getattr(step, kind) == number:
-                    steps.append(place)
-            middle = steps[len(steps) // 2]
-            # the teacher's step at the same relative depth
-            layer = teacher.plan[middle * len(teacher.plan) // depth]
-            source = getattr(teacher, kind)[getattr(layer, kind)]
-            weights = source.state_dict()
-            if kind == "feed_forward":
-                norm = teacher.attention[layer.attention].norm
-                weights = _narrow(source, norm, student.config.intermediate_size)
-            block.load_state_dict(weights)
+# ---- blocks --------------------------------------------------------------------------
+
+
+def _convert_attention(student: Albert, teacher: Albert) -> None:
+    """Copy into each block the one of the teacher's that it replaces."""
+    used = [step.attention for step in student.plan]  # block by step
+    for number, block in enumerate(student.attention):
+        step = _replaced_step(teacher, used, number)
+        block.load_state_dict(teacher.attention[step.attention].state_dict())
+
+
+def _convert_feed_forward(student: Albert, teacher: Albert) -> None:
+    """Copy into each block the one of the teacher's that it replaces, narrowed."""
+    used = [step.feed_forward for step in student.plan]
+    size = student.config.intermediate_size
+    for number, block in enumerate(student.feed_forward):
+        step = _replaced_step(teacher, used, number)
+        source = teacher.feed_forward[step.feed_forward]
+        norm = teacher.attention[step.attention].norm  # of what the block reads
+        block.load_state_dict(_narrow(source, norm, size))
+
+
+def _replaced_step(teacher: Albert, used: Sequence[int], block: int) -> Blocks:
+    """Return the step of the teacher that a block of the student replaces: the one at
+    the relative depth of the middle one of the steps that apply the block.
+
+    `used` has the number of the block that each step of the student applies.
+    """
+    steps = [step for step, number in enumerate(used) if number == block]
+    middle = steps[len(steps) // 2]
+    return teacher.plan[middle * len(teacher.plan) // len(used)]
 
 
 def _narrow(
@@ -157,24 +191,30 @@ def _narrow(
     others go into the bias.
     """
     weights = {name: weight.float() for name, weight in source.state_dict().items()}
-    rows = weights["intermediate.weight"]
-    columns = weights["output.weight"]
-    if size == len(rows):
+    incoming = weights["intermediate.weight"]  # (neurons, hidden)
+    outgoing = weights["output.weight"]  # (hidden, neurons)
+    if size == len(incoming):
         return weights
-    z = torch.linspace(-4, 4, 81)
-    chance = torch.softmax(-z.square() / 2, 0)  # the normal density, summing to 1
-    center = rows @ norm.bias.float() + weights["intermediate.bias"]  # (neurons,)
-    width = (rows * norm.weight.float()).norm(dim=1)
-    # (neurons, points)
-    active = source.activation(center[:, None] + width[:, None] * z)
-    mean = active @ chance
-    spread = ((active - mean[:, None]).square() @ chance).sqrt()
-    order = (spread * columns.norm(dim=0)).argsort(descending=True)
+
+    # what a neuron gets is then normal, too, with this center and width: (neurons,)
+    center = incoming @ norm.bias.float() + weights["intermediate.bias"]
+    width = (incoming * norm.weight.float()).norm(dim=1)
+    # the mean and the standard deviation of its activation, by a sum over 81 points
+    z = torch.linspace(-4, 4, 81)  # (points,)
+    density = torch.softmax(-z.square() / 2, 0)  # of the normal distribution; sums to 1
+    active = source.activation(
+        center[:, None] + width[:, None] * z
+    )  # (neurons, points)
+    mean = active @ density  # (neurons,)
+    spread = ((active - mean[:, None]).square() @ density).sqrt()
+
+    influence = spread * outgoing.norm(dim=0)  # (neurons,)
+    order = influence.argsort(descending=True)
     keep = order[:size].sort().values
     drop = order[size:]
     return weights | {
-        "intermediate.weight": rows[keep],
+        "intermediate.weight": incoming[keep],
         "intermediate.bias": weights["intermediate.bias"][keep],
-        "output.weight": columns[:, keep],
-        "output.bias": weights["output.bias"] + columns[:, drop] @ mean[drop],
+        "output.weight": outgoing[:, keep],
+        "output.bias": weights["output.bias"] + outgoing[:, drop] @ mean[drop],
     }

@@ -30,8 +30,9 @@ from litebert.optim import (
 from litebert.runs import METRICS_FILE, RunFolder
 from litebert.tasks.task import Task, Work
 from litebert.train.checkpoint import Checkpoints, RunProgress
+from litebert.train.log import RunLog
 from litebert.train.pace import Pace
-from litebert.train.run import RunLog, write_model
+from litebert.train.run import write_model
 
 # first loss scale in fp16; it doubles after so many finite steps
 FIRST_SCALE = 2.0**15

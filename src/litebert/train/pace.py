@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 
-from litebert.train.run import RunLog
+from litebert.train.log import RunLog
 
 WATCHED = 8  # steps whose median is the pace
 COLLAPSED = 2.0  # this many times the best pace of the run

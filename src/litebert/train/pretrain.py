@@ -54,13 +54,14 @@ from litebert.tasks.teacher import Teacher, TeacherVectors
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, fit_steps
+from litebert.train.log import RunLog
 from litebert.train.loop import train
 from litebert.train.pace import Pace
 from litebert.train.run import (
-    RunLog,
     begin,
+    computing,
     session,
-    threads,
+    settled_precision,
     write_model,
 )
 from litebert.train.sources import Sources, open_loader, plain_text_config
@@ -103,11 +104,7 @@ def pretrain(
         all_threads = torch.get_num_threads()
         train_config = settled.config.train
         device = choose_device(train_config.device)
-        dtype = device.dtype(train_config.precision)
-        with (
-            threads(train_config.threads),
-            device.computing(dtype, is_deterministic=train_config.deterministic),
-        ):
+        with computing(train_config, device):
             log = RunLog(opened, train_config, device, is_quiet)
             return _train(settled, sources, log, all_threads)
 
@@ -391,10 +388,7 @@ def complete(
     train = config.train
     device = choose_device(train.device)
     recorded = RunFolder(folder).settings
-    of_machine: dict[str, Json] = {}
-    if train.precision in (None, "auto"):
-        precision = recorded.get("train.precision")
-        of_machine["precision"] = precision or device.precision(train.precision)
+    of_machine: dict[str, Json] = {"precision": settled_precision(train, recorded)}
     is_planned = train.minutes is None or resolved.origins["train.steps"] == MEASURED
     is_begun = not is_planned and recorded.get("train.minutes") == train.minutes
     if is_begun:

@@ -1,15 +1,14 @@
 """A run during training: its lock and signals, begin or resume, device and threads, its
-model, its progress.
+model.
 """
 
-import math
 import os
 import platform
 import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,24 +21,15 @@ from pydantic import JsonValue
 
 import litebert
 from litebert import files, runs
-from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
+from litebert.config import FinetuneConfig, Precision, PretrainConfig, TrainConfig
 from litebert.device import Device, choose_device
 from litebert.distributed import ALONE, World
-from litebert.errors import (
-    LitebertError,
-    format_count,
-    format_duration,
-    is_terminal,
-    say,
-    show_status,
-)
-from litebert.files import Json
+from litebert.errors import LitebertError
 from litebert.folder import MODEL_FILES, ModelFolder, write_folder
 from litebert.folder.card import CARD_FILE, write_card
 from litebert.plugins import file_of_plugin
 from litebert.settings import Resolved, difference, flatten, plugins_of
 from litebert.system import HANGUP, STOP_SIGNALS
-from litebert.tasks.heads import pretraining_measures
 
 # Settings that affect neither the data nor the numbers: a run may resume with other
 # values. `model.start` is a path; the hash of its weights is in the data of the run, and
@@ -52,11 +42,6 @@ FREE_SETTINGS = {
     "train.log_every",
     "train.save_every",
 }
-# the longest silence before the first and a later line of progress
-FIRST_LINE_SECONDS = 4.0
-LATER_LINE_SECONDS = 30.0
-MOST_MEASURES = 5  # in a line of fine-tuning
-STATUS_SECONDS = 0.2  # between two updates of the progress bar
 # what differs if only the length of a run does
 LENGTHS = (
     "train.steps",
@@ -183,14 +168,12 @@ def begin(
     _require_an_example_each(settings, world)
 
     def write_or_check() -> bool:
-        is_new = not runs.is_run(folder)
-        seeds = runs.RunFolder(group).seeds if group is not None else []
-        if is_new and seeds:
-            _require_same(seeds[0], settings, data, FREE_SETTINGS | {"train.seed"})
-        if not is_new:
+        if runs.is_run(folder):
             run = runs.RunFolder(folder)
             _require_same(run, settings, data, FREE_SETTINGS)
             return run.has_model
+        if group is not None:
+            _require_same_as_seeds(group, settings, data)
         needed = {*plugins, *plugins_of(resolved.config)}
         file = runs.RunFile(
             litebert=litebert.__version__,
@@ -204,6 +187,19 @@ def begin(
         return False
 
     return bool(world.from_first(write_or_check))
+
+
+def settled_precision(
+    train: TrainConfig, recorded: Mapping[str, JsonValue]
+) -> Precision:
+    """Return the precision of a run; if its settings leave it open, the one that was
+    `recorded` when it began, or else the one that suits this machine.
+    """
+    device = choose_device(train.device)
+    former = recorded.get("train.precision")
+    if train.precision in (None, "auto") and former:
+        return device.precision(str(former))
+    return device.precision(train.precision)
 
 
 def _require_an_example_each(settings: Mapping[str, JsonValue], world: World) -> None:
@@ -251,12 +247,22 @@ def _require_same(
             changed.append(text)
     if changed:
         raise _begun_otherwise(run, settings, changed)
-    old = run.file.data
-    changed = [
-        name for name in sorted({*old, *data}) if old.get(name) != data.get(name)
-    ]
-    if changed:
-        raise _data_changed(run, settings, changed)
+    former = run.file.data
+    differing = list[str]()
+    for name in sorted({*former, *data}):
+        if former.get(name) != data.get(name):
+            differing.append(name)
+    if differing:
+        raise _data_changed(run, settings, differing)
+
+
+def _require_same_as_seeds(
+    group: Path, settings: Mapping[str, JsonValue], data: Mapping[str, JsonValue]
+) -> None:
+    """Raise unless a new seed has the settings and data of the other seeds."""
+    seeds = runs.RunFolder(group).seeds
+    if seeds:
+        _require_same(seeds[0], settings, data, FREE_SETTINGS | {"train.seed"})
 
 
 def _data_changed(
@@ -312,22 +318,16 @@ def _unused_name(folder: Path) -> str:
 
 def _continuation(run: runs.RunFolder, settings: Mapping[str, JsonValue]) -> str:
     """Return the command that trains the model of a finished run further, as a run of
-    its own.
+    its own; `settings` are those of the longer run that was asked for.
     """
     folder = run.folder
-    words = ["litebert", "pretrain", "--from", str(folder)]
     if run.kind == "pretraining":
+        words = ["litebert", "pretrain", "--from", str(folder)]
         words += ["--corpus", str(settings["data.corpus"])]
     else:
-        data = settings["data.train"]
-        words = ["litebert", "finetune", str(data or settings["task.name"])]
-        words += ["--model", str(folder)]
-        for flag, name in (("--data", "data.folder"), ("--dev", "data.dev")):
-            if settings[name]:
-                words += [flag, str(settings[name])]
-        columns = settings["data.columns"]
-        for column in columns if isinstance(columns, list | tuple) else ():
-            words += ["--column", str(column)]
+        task = settings["data.train"] or settings["task.name"]
+        words = ["litebert", "finetune", str(task), "--model", str(folder)]
+        words += _data_options(settings)
     words += ["--name", f"{folder.name}-more"]
     if folder.parent != Path("runs"):
         words += ["--runs", str(folder.parent)]
@@ -338,7 +338,32 @@ def _continuation(run: runs.RunFolder, settings: Mapping[str, JsonValue]) -> str
     return shlex.join(words)
 
 
-# ---- threads and models --------------------------------------------------------------
+def _data_options(settings: Mapping[str, JsonValue]) -> list[str]:
+    """Return the options that name the data of a fine-tuning."""
+    options = list[str]()
+    if settings["data.folder"]:
+        options += ["--data", str(settings["data.folder"])]
+    if settings["data.dev"]:
+        options += ["--dev", str(settings["data.dev"])]
+    columns = settings["data.columns"]
+    if isinstance(columns, list | tuple):
+        for column in columns:
+            options += ["--column", str(column)]
+    return options
+
+
+# ---- computing and models ------------------------------------------------------------
+
+
+@contextmanager
+def computing(train: TrainConfig, device: Device) -> Iterator[None]:
+    """Compute with the threads, the precision and the determinism that are set."""
+    dtype = device.dtype(train.precision)
+    with (
+        threads(train.threads),
+        device.computing(dtype, is_deterministic=train.deterministic),
+    ):
+        yield
 
 
 @contextmanager
@@ -368,223 +393,3 @@ def write_model(
         write_folder(model, staged)
         if has_card:
             write_card(staged, final=folder)
-
-
-# ---- progress: lines on stderr, rows in metrics.jsonl --------------------------------
-
-
-@dataclass
-class RunLog:
-    """Writes rows and lines in the first process, and measures the time of training and
-    evaluation.
-    """
-
-    session: Session
-    train: TrainConfig
-    device: Device
-    is_quiet: bool = False
-    # of forward and backward passes; None: unknown
-    flops_per_token: float | None = None
-    # time.monotonic() at the end of a run by the clock; its number of steps is an
-    # estimate
-    ends: float | None = None
-    evaluation_seconds: float = 0.0  # of the last one
-    total_steps: int = 0
-    tokens: int = 0  # since the last report, or the beginning
-    # held-out measures of a fine-tuning without any learning
-    baseline: Mapping[str, float] = field(default_factory=dict)
-    # the last report, or the beginning
-    _since: float = field(default_factory=time.monotonic)
-    _last_step: int = 0  # of that report
-    _pace: float = 0.0  # seconds per step
-    _shown: float = field(default_factory=time.monotonic)
-    _patience: float = FIRST_LINE_SECONDS
-
-    def begin(self, step: int, total_steps: int) -> None:
-        """Report that training begins or resumes after `step`; drop the rows of later
-        steps: they will be redone.
-        """
-        if self.session.world.is_first:
-            for line in runs.truncate_after(self.session.folder, step or -1):
-                self.say(
-                    f"line {line} of metrics.jsonl is damaged, moved to"
-                    f" {runs.DAMAGED_FILE}"
-                )
-        self._since = time.monotonic()
-        self._last_step = step
-        self.total_steps = total_steps
-        verb = "resuming" if step else "training"
-        on = format_count(torch.get_num_threads(), "thread")
-        self.say(f"{verb} from step {step:,} of {total_steps:,} on {on}")
-
-    def advance(self, step: int, total_steps: int) -> None:
-        """Count a step: update the progress bar, or print a line after a long
-        silence.
-        """
-        self.total_steps = total_steps
-        now = time.monotonic()
-        is_live = is_terminal() and not self.is_quiet
-        silence = STATUS_SECONDS if is_live else self._patience
-        if step == self._last_step or now - self._shown <= silence:
-            return
-        pace = (now - self._since) / (step - self._last_step)
-        left = self._left(step, pace)
-        line = f"step {step}/{total_steps}  left {left}  {self._memory()}"
-        if is_live:
-            self._shown = now
-            show_status(step, total_steps, line)
-        else:
-            self.say(line)
-            self._patience = LATER_LINE_SECONDS
-
-    def _memory(self) -> str:
-        """Return the peak of the memory that this process has used."""
-        return f"{self.device.peak_bytes() / 2**30:.1f} GB"
-
-    def training(
-        self,
-        step: int,
-        tokens: int,
-        measures: dict[str, float],
-        rates: dict[str, float],
-    ) -> None:
-        """Report the steps since the last report: their mean losses and their speed."""
-        now = time.monotonic()
-        seconds = max(now - self._since, 1e-9)
-        # Seconds per step, smoothed: other programs on the machine come and go.
-        pace = seconds / max(1, step - self._last_step)
-        if self._pace:
-            pace = 0.7 * self._pace + 0.3 * pace
-        self._pace = pace
-        self._since = now
-        self._last_step = step
-        # `tokens` are all of the run: a resumed one has not read them all by itself
-        speed = self.tokens / seconds
-        self.tokens = 0
-        counts = {"tokens": tokens, "tokens_per_second": round(speed, 1)}
-        of_peak = ""
-        share = self._utilization(speed)
-        if share is not None:
-            counts["mfu"] = round(share, 4)
-            of_peak = f"  MFU {share:.1%}"
-        self._record({"kind": "train", "step": step, **measures, **rates, **counts})
-        width = len(str(self.total_steps))
-        parts = (
-            f"step {step:>{width}}/{self.total_steps}",
-            self._words(measures),
-            f"lr {rates['learning_rate']:.2e}",
-            f"{speed:,.0f} tok/s{of_peak}",
-            f"left {self._left(step, pace)}",
-            self._memory(),
-        )
-        self.say("  ".join(parts))
-
-    def _utilization(self, tokens_per_second: float) -> float | None:
-        """Return the model FLOP utilization: the share of the peak in half precision,
-        over all processes; None where either is unknown.
-        """
-        peak = self.device.peak_flops
-        if peak is None or self.flops_per_token is None:
-            return None
-        flops = tokens_per_second * self.flops_per_token  # per second
-        return flops / (peak * self.session.world.size)
-
-    def evaluation(self, step: int, evaluate: Callable[[], dict[str, float]]) -> None:
-        """Evaluate on held-out data and report it; the time it takes is not counted as
-        training.
-        """
-        begun = time.monotonic()
-        measures = evaluate()
-        self._record({"kind": "eval", "step": step, **measures})
-        words = self._words(measures, with_baseline=True)
-        self.say(f"step {step}, held out: {words}")
-        unknown = [name for name in measures if not math.isfinite(measures[name])]
-        if unknown:
-            self.note(step, f"not finite at step {step}: {', '.join(unknown)}")
-        self.evaluation_seconds = time.monotonic() - begun
-        # As if the clock had stood still: the speed is that of training.
-        self._since += self.evaluation_seconds
-
-    def note(self, step: int, text: str, *, is_warning: bool = False) -> None:
-        """Report an event, such as a skipped step."""
-        self._record({"kind": "note", "step": step, "text": text})
-        self.say(text, is_warning=is_warning)
-
-    def say(self, text: str, *, is_warning: bool = False) -> None:
-        """Print a line for people; a quiet run prints only warnings, such as that of a
-        damaged checkpoint.
-        """
-        self._shown = time.monotonic()
-        if self.session.world.is_first and (is_warning or not self.is_quiet):
-            say(text)
-
-    def _record(self, row: dict[str, Json]) -> None:
-        """Append a row to metrics.jsonl; only the first process writes."""
-        folder = self.session.folder
-        if not self.session.world.is_first:
-            return
-        if not runs.is_run(folder):
-            raise LitebertError(
-                "LB-543",
-                f"{folder} was deleted or moved while its run was running",
-                next="run the same command again: it starts afresh, or resumes a"
-                " restored folder",
-            )
-        files.append_line(folder / runs.METRICS_FILE, runs.line_of(row))
-
-    def _left(self, step: int, pace: float) -> str:
-        """Return the time to the end; a run by the clock may need more than its time
-        for the fewest steps of a run.
-        """
-        seconds = pace * (self.total_steps - step)
-        if self.ends is None:
-            every = self.train.eval_every
-            # at the multiples of `every` that are left before the last step, and there
-            num_evaluations = (self.train.steps - 1) // every - step // every + 1
-            seconds += num_evaluations * self.evaluation_seconds
-        else:
-            # Steps and evaluations fill the time, whatever their pace is.
-            by_clock = self.ends - time.monotonic()
-            if by_clock > 0:
-                seconds = by_clock
-        return format_duration(seconds) if seconds >= 1 else "<1s"
-
-    def _words(self, measures: dict[str, float], *, with_baseline: bool = False) -> str:
-        """Return measures for a line; a held-out one beside its value without any
-        learning.
-        """
-        words = self._pretraining_words(measures, with_baseline)
-        if not words:
-            words = self._task_words(measures, with_baseline)
-        return ", ".join(words)
-
-    def _pretraining_words(
-        self, measures: dict[str, float], with_baseline: bool
-    ) -> list[str]:
-        """Return the measures that heads of pretraining declare, with their units."""
-        words = list[str]()
-        for measure in pretraining_measures():
-            if not measure.short or measure.name not in measures:
-                continue
-            text = measure.short.format(measures[measure.name])
-            chance = measure.chance
-            if isinstance(chance, str):  # the name of the measure that has it
-                chance = measures.get(chance)
-            if with_baseline and chance is not None:
-                text += f" ({chance:.1%} without learning)"
-            words.append(text)
-        return words
-
-    def _task_words(self, measures: dict[str, float], with_baseline: bool) -> list[str]:
-        """Return the first measures of a fine-tuning; the words `without learning` are
-        written once.
-        """
-        words = list[str]()
-        explanation = " without learning"
-        for name in list(measures)[:MOST_MEASURES]:
-            text = f"{name} {measures[name]:.4g}"
-            if with_baseline and name in self.baseline:
-                text += f" ({self.baseline[name]:.4g}{explanation})"
-                explanation = ""
-            words.append(text)
-        return words
