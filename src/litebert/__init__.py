@@ -17,7 +17,9 @@ from litebert.privacy import turn_off_telemetry
 
 if TYPE_CHECKING:
     from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
-    from litebert.api.evaluation import evaluate, glue, predict
+    from litebert.api.evaluation import evaluate
+    from litebert.api.glue import glue
+    from litebert.api.predictions import predict
     from litebert.api.runs import Run
     from litebert.api.training import distil, finetune, pretrain
     from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
@@ -60,7 +62,9 @@ __all__ = [
 
 _NAMES = {  # public names, by the module that they are imported from on first use
     "api.estimators": "LitebertClassifier LitebertVectorizer",
-    "api.evaluation": "evaluate glue predict",
+    "api.evaluation": "evaluate",
+    "api.glue": "glue",
+    "api.predictions": "predict",
     "api.runs": "Run",
     "api.training": "distil finetune pretrain",
     "config": "AlbertConfig HeadConfig preset",

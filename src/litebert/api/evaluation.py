@@ -1,29 +1,25 @@
-"""Evaluate fine-tuned and pretrained models, answer whole splits, and run all of
-GLUE.
+"""Evaluate: fine-tuned and pretrained models, models without fine-tuning, and files of
+predictions.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
-from typing_extensions import TypedDict
 
 from litebert.api.frames import Frame, TablePath, as_file
 from litebert.api.runs import Run
 from litebert.api.settings import (
-    Overrides,
     Paths,
     Quiet,
-    Runs,
     checked,
     paths,
     progress,
 )
-from litebert.api.training import finetune
 from litebert.config import (
     DeviceName,
     ObjectiveConfig,
@@ -32,12 +28,9 @@ from litebert.config import (
     TrainConfig,
 )
 from litebert.corpus import Corpus, build_corpus
-from litebert.errors import LitebertError, RequestError, format_count, no_such_name, say
-from litebert.files import require_new, staged_folder, write_bytes, write_text
+from litebert.errors import LitebertError, RequestError, format_count, say
 from litebert.hub import locate
 from litebert.objectives import CorpusLoader, LoaderSettings
-from litebert.reading.source import find_files
-from litebert.report.tables import Table
 from litebert.tasks.own.columns import ColumnChoices, column_words
 from litebert.tasks.own.layouts import is_table
 from litebert.tokenizer import Tokenizer
@@ -50,9 +43,9 @@ if TYPE_CHECKING:
     from litebert.inference.finetuned import Finetuned
     from litebert.nn import AlbertForPretraining
     from litebert.objectives.sequences import PretrainingBatch
-    from litebert.runs import AnswerRow
-    from litebert.tasks.kinds.family import Dataset
 
+# The options of `evaluate` with their help in the shell; the first four are also those of
+# `predict`.
 Models = Annotated[
     Paths,
     "Runs or model folders; RUN means its last step, RUN/best its best evaluation.",
@@ -66,6 +59,18 @@ Columns = Annotated[
 Activations = Annotated[
     Precision | None, "Precision of activations; by default, that of the training."
 ]
+Data = Annotated[
+    TablePath | None, "Folder or file of examples; for a pretrained model, of text."
+]
+UntunedMeasure = Annotated[
+    Literal["blimp", "sts", "retrieval"] | None, "Measure a model without fine-tuning."
+]
+MaxRows = Annotated[
+    int | None, Ge(1), "With --on: maximum rows to use (BLiMP: of each paradigm)."
+]
+Split = Annotated[str | None, "Any split of the task; dev by default."]
+PredictionsPath = Annotated[str | Path | None, "Score this file instead of a model."]
+NullOddsPath = Annotated[str | Path | None, "SQuAD 2.0: the file null_odds.json."]
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,7 +105,7 @@ class Evaluation:
         return "\n".join(lines)
 
 
-# What can be evaluated, and the options that each uses besides those of all.
+# What can be evaluated, and the options that each uses besides models, data and quiet.
 FINE_TUNED = "a fine-tuned model"
 PRETRAINED = "a pretrained model"
 WITHOUT_TUNING = "a measure without fine-tuning"
@@ -111,7 +116,6 @@ OPTIONS = {
     WITHOUT_TUNING: ("on", "limit", "device", "precision"),
     PREDICTIONS: ("predictions", "null_odds"),
 }
-OF_ALL = ("models", "data", "quiet")
 # sequences of texts on which a pretrained model is measured
 MAX_SEQUENCES = 1_024
 
@@ -120,28 +124,16 @@ MAX_SEQUENCES = 1_024
 def evaluate(
     models: Models = (),
     *,
-    data: Annotated[
-        TablePath | None,
-        "Folder or file of examples; for a pretrained model, of text.",
-    ] = None,
-    on: Annotated[
-        Literal["blimp", "sts", "retrieval"] | None,
-        "Measure a model without fine-tuning.",
-    ] = None,
-    limit: Annotated[
-        int | None, Ge(1), "With --on: maximum rows to use (BLiMP: of each paradigm)."
-    ] = None,
-    split: Annotated[str | None, "Any split of the task; dev by default."] = None,
+    data: Data = None,
+    on: UntunedMeasure = None,
+    limit: MaxRows = None,
+    split: Split = None,
     task: TaskName = None,
     columns: Columns = (),
     device: DeviceName = "auto",
     precision: Activations = None,
-    predictions: Annotated[
-        str | Path | None, "Score this file instead of a model."
-    ] = None,
-    null_odds: Annotated[
-        str | Path | None, "SQuAD 2.0: the file null_odds.json."
-    ] = None,
+    predictions: PredictionsPath = None,
+    null_odds: NullOddsPath = None,
     quiet: Quiet = False,
 ) -> Evaluation:
     """Evaluate a model, given its run or its folder; the answers of several fine-tuned
@@ -157,40 +149,60 @@ def evaluate(
     litebert evaluate models/mine --on sts --data STS-B/dev.tsv
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
-    arguments = dict(locals())
-    chosen = paths(models)
-    _require_one_thing(chosen, predictions, on)
-    run = Run.of(chosen[0]) if chosen else None
-    if run is None and chosen:
-        locate(chosen[0])  # raises if there is no such model
-    kind = _kind_of(run, arguments, len(chosen))
-    _refuse_unused(arguments, kind, run)
+    paths_of_models = paths(models)
+    _require_one_thing(paths_of_models, predictions, on)
+    run = Run.of(paths_of_models[0]) if paths_of_models else None
+    if run is None and paths_of_models:
+        locate(paths_of_models[0])  # raises if there is no such model
+    if predictions is not None:
+        kind = PREDICTIONS
+    elif on is not None:
+        kind = WITHOUT_TUNING
+    else:
+        kind = _kind_of_models(paths_of_models, run, task, data)
+    options = {
+        "on": on,
+        "limit": limit,
+        "split": split,
+        "task": task,
+        "columns": columns,
+        "device": device,
+        "precision": precision,
+        "predictions": predictions,
+        "null_odds": null_odds,
+    }
+    _refuse_unused(options, kind, run)
     if data is None and (on or run is None):
         raise LitebertError(
             "LB-526",
             f"{kind} needs data to measure on: --data",
             next="litebert evaluate --help",
         )
+
     words = column_words(columns)
     with as_file(data) as file:
         if kind == PRETRAINED:
-            return _evaluate_pretrained(chosen[0], file, words, device, precision)
+            model = paths_of_models[0]
+            return _evaluate_pretrained(model, file, words, device, precision)
         if kind == FINE_TUNED:
-            return _evaluate_finetuned(
-                chosen,
-                file,
-                split,
-                quiet,
-                task=task,
-                columns=words,
-                device=device,
-                precision=precision,
-            )
+            with progress("examples evaluated", is_quiet=quiet) as advance:
+                opened = open_models(
+                    paths_of_models,
+                    data=file,
+                    task=task,
+                    columns=words,
+                    device=device,
+                    precision=precision,
+                    advance=advance,
+                    is_quiet=quiet,
+                )
+                return _evaluate_finetuned(opened, paths_of_models[0], file, split)
         assert file is not None, "checked above"
         if predictions is not None:
             return _score_predictions(file, predictions, null_odds)
         assert on is not None
-        return _measure_untuned(on, chosen[0], file, limit, device, precision)
+        model = paths_of_models[0]
+        return _measure_untuned(on, model, file, limit, device, precision)
 
 
 def _require_one_thing(
@@ -214,27 +226,29 @@ def _require_one_thing(
     )
 
 
-def _kind_of(run: Run | None, arguments: Mapping[str, Any], num_models: int) -> str:
-    """Return what is to be evaluated; a model folder without its run is a fine-tuned
-    one if its task is named, or there are rows that show it.
+def _kind_of_models(
+    models: Sequence[str],
+    run: Run | None,
+    task: str | None,
+    data: TablePath | None,
+) -> str:
+    """Return whether models are pretrained or fine-tuned, by their run if they have one.
+
+    A model folder without its run is a fine-tuned one if its task is named, or there
+    are rows that show it.
     """
-    if arguments["predictions"] is not None:
-        return PREDICTIONS
-    if arguments["on"] is not None:
-        return WITHOUT_TUNING
-    if num_models > 1:
+    if len(models) > 1:
         return FINE_TUNED
     if run is not None:
         return PRETRAINED if run.kind == "pretraining" else FINE_TUNED
-    if arguments["task"] is not None:
+    if task is not None:
         return FINE_TUNED
     from litebert.folder.config import read_head
 
-    (model,) = paths(arguments["models"])
+    [model] = models
     head = read_head(locate(model))
     if head is None:
         return PRETRAINED
-    data = arguments["data"]
     if data is not None and (isinstance(data, Frame) or is_table(data)):
         return FINE_TUNED
     raise LitebertError(
@@ -246,12 +260,12 @@ def _kind_of(run: Run | None, arguments: Mapping[str, Any], num_models: int) -> 
     )
 
 
-def _refuse_unused(arguments: Mapping[str, Any], kind: str, run: Run | None) -> None:
+def _refuse_unused(options: Mapping[str, Any], kind: str, run: Run | None) -> None:
     """Raise for an option that has no effect; the task of a run is known."""
-    used = {*OF_ALL, *OPTIONS[kind]}
+    used = set(OPTIONS[kind])
     if run is not None:
         used.discard("task")
-    for name, value in arguments.items():
+    for name, value in options.items():
         if name in used or value in (None, (), [], "auto"):
             continue
         flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
@@ -292,15 +306,44 @@ def _measure_untuned(
     return Evaluation({measure: MEASURES[measure](model, Path(data), limit=limit)})
 
 
-def _evaluate_finetuned(
+def open_models(
     models: Sequence[str],
-    data: str | None,
-    split: str | None,
-    quiet: bool,
-    **how: Any,
+    *,
+    data: str | None = None,
+    task: str | None,
+    columns: Sequence[str],
+    device: str,
+    precision: Precision | None,
+    advance: Callable[[int], None],
+    is_quiet: bool,
+) -> "list[Finetuned]":
+    """Open fine-tuned models, and say in which precision they answer; they call
+    `advance` with the number of examples that were answered.
+    """
+    from litebert.inference.finetuned import Finetuned
+
+    opened = list[Finetuned]()
+    for path in models:
+        model = Finetuned.open(
+            path,
+            task=task,
+            data=data,
+            columns=columns,
+            device=device,
+            precision=precision,
+            progress=advance,
+        )
+        opened.append(model)
+    if not is_quiet:
+        say(f"precision: {opened[0].precision}")
+    return opened
+
+
+def _evaluate_finetuned(
+    models: "Sequence[Finetuned]", path: str, data: str | None, split: str | None
 ) -> Evaluation:
     """Measure one fine-tuned model, or the mean of the answers of several, on a split,
-    or on all development splits.
+    or on all development splits; by default, of the data of the run at `path`.
     """
     from litebert.inference.finetuned import data_of, measure_split
     from litebert.tasks.doubts import doubts
@@ -308,35 +351,22 @@ def _evaluate_finetuned(
     measures = dict[str, dict[str, float]]()
     baseline = dict[str, dict[str, float]]()
     reasons = list[str]()
-    with progress("examples evaluated", is_quiet=quiet) as advance:
-        opened = _open_models(models, quiet, advance, data=data, **how)
-        folder = data_of(models[0]) if data is None else Path(data)
-        dataset = opened[0].dataset
-        family = dataset.family
-        splits = dataset.dev_splits if split is None else [split]
-        for name in splits:
-            measures[name], examples, answers = measure_split(opened, folder, name)
-            constant = family.constant(examples, examples)
-            baseline[name] = family.measures(examples, constant)
-            reasons += doubts(
-                dataset.key_measure,
-                measures[name],
-                baseline[name],
-                {name: family.rows(examples, answers)},
-                family.baseline,
-            )
+    folder = data_of(path) if data is None else Path(data)
+    dataset = models[0].dataset
+    family = dataset.family
+    splits = dataset.dev_splits if split is None else [split]
+    for name in splits:
+        measures[name], examples, answers = measure_split(models, folder, name)
+        constant = family.constant(examples, examples)
+        baseline[name] = family.measures(examples, constant)
+        reasons += doubts(
+            dataset.key_measure,
+            measures[name],
+            baseline[name],
+            {name: family.rows(examples, answers)},
+            family.baseline,
+        )
     return Evaluation(measures, baseline, tuple(reasons), family.baseline)
-
-
-def _open_models(
-    models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any
-) -> "list[Finetuned]":
-    from litebert.inference.finetuned import Finetuned
-
-    opened = [Finetuned.open(path, progress=advance, **how) for path in models]
-    if not quiet:
-        say(f"precision: {opened[0].precision}")
-    return opened
 
 
 def _evaluate_pretrained(
@@ -457,332 +487,3 @@ def _sequences_of(
         )
         loader = CorpusLoader(Corpus.open(built.path).shards, settings)
         return list(loader.once(MAX_SEQUENCES)), loader.epoch_size
-
-
-# ---- predictions ---------------------------------------------------------------------
-
-
-MAX_BLANK_SHOWN = 10  # rows without an answer that a note lists
-
-
-class PredictionFile(TypedDict):
-    file: str
-    split: str
-    examples: int
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Answers by split, in the order of the examples, and the files to submit to a
-    leaderboard, by name.
-    """
-
-    rows: "dict[str, tuple[AnswerRow, ...]]"
-    files: dict[str, str]
-    split_of: dict[str, str]
-    folder: Path = Path()
-
-    def as_json(self) -> list[PredictionFile]:
-        files = list[PredictionFile]()
-        for name, split in self.split_of.items():
-            path = str(self.folder / name)
-            num_examples = len(self.rows[split])
-            files.append({"file": path, "split": split, "examples": num_examples})
-        return files
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes on the rows without an answer."""
-        notes = list[str]()
-        for split, rows in self.rows.items():
-            blank = [row.id for row in rows if row.is_blank]
-            if blank:
-                ids = ", ".join(blank[:MAX_BLANK_SHOWN])
-                more = ", …" if len(blank) > MAX_BLANK_SHOWN else ""
-                number = format_count(len(blank), "row")
-                notes.append(
-                    f"{split}: {number} without a text or an answer: {ids}{more}"
-                )
-        return tuple(notes)
-
-    def _count_answers(self, split: str) -> str:
-        number = sum(not row.is_blank for row in self.rows[split])
-        return format_count(number, "answer")
-
-    def __str__(self) -> str:
-        lines = list[str]()
-        for file in self.as_json():
-            split = file["split"]
-            lines.append(f"{file['file']}  {self._count_answers(split)} ({split})")
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        splits = [f"{split}: {self._count_answers(split)}" for split in self.rows]
-        return f"Predictions({', '.join(splits)})"
-
-
-def _answer_splits(
-    models: "Sequence[Finetuned]",
-    dataset: "Dataset[Any, Any]",
-    data: Path,
-    splits: Sequence[str],
-) -> Predictions:
-    from litebert.inference.finetuned import ensemble_answers
-
-    predictions = Predictions({}, {}, {})
-    for split in splits:
-        examples = dataset.read(data, split)
-        answers = ensemble_answers(models, examples)
-        predictions.rows[split] = tuple(dataset.family.rows(examples, answers))
-        for name, text in dataset.submission(split, examples, answers).items():
-            predictions.files[name] = text
-            predictions.split_of[name] = split
-    return predictions
-
-
-@checked
-def predict(
-    models: Models,
-    *,
-    data: Annotated[TablePath | None, "Folder or file of examples."] = None,
-    split: Annotated[
-        str | None, "Split to answer; by default, the task's test data."
-    ] = None,
-    task: TaskName = None,
-    columns: Columns = (),
-    device: DeviceName = "auto",
-    precision: Activations = None,
-    output: Annotated[str | Path | None, "Folder to write.", Required] = None,
-    force: Annotated[bool, "Replace existing answers."] = False,
-    quiet: Quiet = False,
-) -> Predictions:
-    """Answer every example of a split, or of your own file, in the format of a
-    leaderboard.
-
-    Several runs are averaged. The answers are written to the output.
-
-    In Python, they are also in `rows`, `output` may be left out, and `data` may be a
-    DataFrame.
-
-    litebert predict runs/mrpc --data glue --output submission
-    litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
-    """
-    chosen = paths(models)
-    if not chosen:
-        raise LitebertError("LB-534", "no model was given", next="litebert runs list")
-    if output is not None and (not force or Path(output).is_file()):
-        require_new(Path(output), force=None if force else False)
-    with (
-        as_file(data) as file,
-        progress("examples predicted", is_quiet=quiet) as advance,
-    ):
-        opened = _open_models(
-            chosen,
-            quiet,
-            advance,
-            task=task,
-            columns=column_words(columns),
-            device=device,
-            precision=precision,
-        )
-        dataset = opened[0].dataset
-        folder = _examples_to_answer(chosen[0], dataset.name, file)
-        splits = dataset.test_splits if split is None else [split]
-        predictions = _answer_splits(opened, dataset, folder, splits)
-    if not predictions.files:
-        raise LitebertError(
-            "LB-527",
-            f"{dataset.name} has no split without labels",
-            expected=f"one of {', '.join(dataset.dev_splits)}",
-            next=f"add --split {dataset.dev_splits[0]}",
-        )
-    if output is None:
-        return predictions
-    place = Path(output)
-    require_new(place, force=force, known_files=predictions.files)
-    with staged_folder(place, force=force, known_files=predictions.files) as staged:
-        for name, text in predictions.files.items():
-            write_text(staged / name, text)
-    return replace(predictions, folder=place)
-
-
-def _examples_to_answer(run: str, task: str, file: str | None) -> Path:
-    """Return the file or folder with the examples; never the file that a run was
-    trained on, unless it is given.
-    """
-    from litebert.inference.finetuned import data_of
-    from litebert.tasks.named import OWN
-
-    if file is not None:
-        return Path(file)
-    if task != OWN:
-        return data_of(run)
-    raise LitebertError(
-        "LB-923",
-        "there are no examples to answer: give a file with --data",
-        next=f"litebert predict {run} --data FILE --output FOLDER",
-    )
-
-
-# ---- GLUE ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class GlueRuns(Table):
-    """The table of all tasks with the paper's figures, their runs, and the archive to
-    submit.
-    """
-
-    runs: dict[str, Run] = field(default_factory=dict)
-    archive: Path | None = None
-
-
-@checked
-def glue(
-    *,
-    model: Annotated[
-        str | Path,
-        "Pretrained model: a folder, or a name on the Hub; litebert is the packaged"
-        " one.",
-    ],
-    data: Annotated[str | Path, "Folder with a subfolder per task."],
-    tasks: Annotated[
-        str | Sequence[str], "Tasks, such as mrpc,rte; by default, all in the folder."
-    ] = (),
-    seeds: Annotated[Sequence[int], "Several runs of each task: 1,2,3."] = (),
-    name: Annotated[str, "Runs are NAME/TASK."] = "glue",
-    runs: Runs = "runs",
-    submission: Annotated[
-        str | Path | None, "Folder for the answers to the test sets."
-    ] = None,
-    settings: Overrides = (),
-    quiet: Quiet = False,
-) -> GlueRuns:
-    """Fine-tune a model on the tasks of GLUE, each with its recipe, and print the
-    table.
-
-    Each task is a run; rerun the command to resume. All files are checked first. Test
-    answers average all seeds.
-
-    litebert glue --model models/mine --data glue --submission submission --markdown
-    litebert glue --model models/mine --data glue --seeds 1,2,3 --submission out
-    """
-    from litebert.report.published import glue_table
-
-    folder = Path(data)
-    chosen = _choose_tasks(tasks, folder)
-    if submission is not None:
-        _require_test_data(chosen, folder)
-
-    trained = dict[str, Run]()
-    for task in chosen:
-        if not quiet:
-            say(f"{task}: {Path(runs) / name / task}")
-        run = finetune(
-            task,
-            model=model,
-            data=data,
-            name=f"{name}/{task}",
-            runs=runs,
-            seeds=seeds,
-            settings=settings,
-            quiet=quiet,
-        )
-        trained[task] = run
-        if run.exit_code:
-            return GlueRuns((), (), exit_code=run.exit_code, runs=trained)
-
-    table = glue_table(trained)
-    results = GlueRuns(
-        table.headings, table.rows, decimals=2, notes=table.notes, runs=trained
-    )
-    if submission is None:
-        return results
-    archive = _write_submission(trained, folder, Path(submission))
-    notes = (*results.notes, f"test answers: {archive}")
-    return replace(results, archive=archive, notes=notes)
-
-
-def _choose_tasks(tasks: str | Sequence[str], folder: Path) -> list[str]:
-    """Return the tasks that are named, or all in a folder; raise unless the files of
-    each are there.
-    """
-    from litebert.tasks.named.glue import GLUE_TASKS
-
-    trainable = {task.name: task for task in GLUE_TASKS if "train" in task.splits}
-    named = list[str]()
-    for word in [tasks] if isinstance(tasks, str) else tasks:
-        named += [part.strip() for part in word.split(",") if part.strip()]
-    for name in named:
-        if name not in trainable:
-            raise no_such_name(
-                "LB-529",
-                "GLUE has no task of this name to train",
-                name,
-                trainable,
-                next="litebert glue ... --tasks mrpc,rte",
-            )
-    present = list[str]()
-    for name, task in trainable.items():
-        if (folder / task.folder).is_dir() or (folder / name).is_dir():
-            present.append(name)
-    chosen = list(dict.fromkeys(named)) or present
-    if not chosen:
-        folders = ", ".join(task.folder for task in trainable.values())
-        raise LitebertError(
-            "LB-530",
-            f"{folder} has no task of GLUE",
-            expected=f"some of {folders}",
-            next=f"ls {folder}",
-        )
-    # A missing file stops the command before the first task is trained.
-    for name in chosen:
-        for split in trainable[name].splits:
-            if not split.startswith("test"):
-                find_files(folder, trainable[name].patterns(split))
-    return chosen
-
-
-def _tasks_to_submit(trained: Iterable[str]) -> dict[str, str]:
-    """Return the tasks whose test data are answered, each with the task that its models
-    were trained on: the diagnostics `ax` have no training data of their own.
-    """
-    tasks = {task: task for task in trained}
-    if "mnli" in tasks:
-        tasks["ax"] = "mnli"
-    return tasks
-
-
-def _require_test_data(trained: Sequence[str], folder: Path) -> None:
-    """Read all test data, so that an error stops the command before the first task is
-    trained.
-    """
-    from litebert.tasks.named.glue import DATASETS, glue_zip
-
-    files = dict[str, str]()
-    for task in _tasks_to_submit(trained):
-        dataset = DATASETS[task]
-        for split in dataset.test_splits:
-            dataset.read(folder, split)
-            files |= dict.fromkeys(dataset.submission(split, [], []), "")
-    glue_zip(files)  # raises if the leaderboard needs other files
-
-
-def _write_submission(trained: Mapping[str, Run], folder: Path, output: Path) -> Path:
-    """Answer all test data, with all seeds together, and return the archive that the
-    leaderboard takes.
-    """
-    from litebert.inference.finetuned import Finetuned
-    from litebert.tasks.named.glue import DATASETS, glue_zip
-
-    files = dict[str, str]()
-    for task, source in _tasks_to_submit(trained).items():
-        models = [Finetuned.open(part.folder) for part in trained[source].parts]
-        dataset = DATASETS[task]
-        splits = dataset.test_splits
-        files |= _answer_splits(models, dataset, folder, splits).files
-    for name, text in files.items():
-        write_text(output / name, text)
-    archive = output / "glue.zip"
-    write_bytes(archive, glue_zip(files))
-    return archive

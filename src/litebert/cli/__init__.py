@@ -61,7 +61,9 @@ summaries of verbs are in their records.
 
 MODULES = {
     "api.corpus": "corpus build, corpus check, tokenizer encode, tokenizer train",
-    "api.evaluation": "evaluate, glue, predict",
+    "api.evaluation": "evaluate",
+    "api.glue": "glue",
+    "api.predictions": "predict",
     "api.formats": (
         "export onnx, export web, hub pull, hub push, import google,"
         " import huggingface, quantize"

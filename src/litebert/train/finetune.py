@@ -18,9 +18,9 @@ from litebert.distributed import ALONE, World
 from litebert.files import write_json, write_text
 from litebert.flops import forward_flops
 from litebert.folder import ModelFolder, read_folder, start_from
+from litebert.folder.card import write_card
 from litebert.folder.config import refusal_of
 from litebert.folder.storage import Start
-from litebert.folder.card import write_card
 from litebert.optim import MomentOptimizer, build_optimizer, use_average
 from litebert.runs import (
     ANSWERS,
