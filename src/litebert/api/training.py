@@ -471,41 +471,50 @@ def _require_one_length(settings: Settings, one: str, other: str) -> None:
 
 # ---- fine-tuning ---------------------------------------------------------------------
 
+# The options of `finetune`, with their help in the shell.
+TaskOrFile = Annotated[TablePath, "A named task, or your own file of examples."]
+StartModel = Annotated[
+    str | Path | None, "A model folder, a run, or a name on the Hub."
+]
+TaskFolder = Annotated[str | Path | None, "Folder of a named task."]
+HeldOutFile = Annotated[
+    TablePath | None, "Your own evaluation file, for a TASK that is a file."
+]
+TaskColumns = Annotated[
+    ColumnChoices, "--column", "ROLE=NAME: text=review, label=stars, ..."
+]
+Problem = Annotated[str | None, "Kind of your own task, if the guess is wrong."]
+TaskRecipe = Annotated[
+    str | None, "A name, or a TOML file; by default, the task's recipe."
+]
+Epochs = Annotated[float | None, "Passes over the data."]
+TaskMinutes = Annotated[float | None, "Train for about this long instead."]
+TaskRunName = Annotated[str | None, "Name of the run; by default, that of the task."]
+Seeds = Annotated[Sequence[int], "Several runs, 1,2,3, with median, mean and spread."]
+RandomStart = Annotated[bool, "Start from random weights, as a control."]
+TeacherRun = Annotated[
+    str | Path | None, "Also learn from a run fine-tuned on this task."
+]
+
 
 @checked
 def finetune(
-    task: Annotated[TablePath, "A named task, or your own file of examples."],
+    task: TaskOrFile,
     *,
-    model: Annotated[
-        str | Path | None, "A model folder, a run, or a name on the Hub."
-    ] = None,
-    data: Annotated[str | Path | None, "Folder of a named task."] = None,
-    dev: Annotated[
-        TablePath | None, "Your own evaluation file, for a TASK that is a file."
-    ] = None,
-    columns: Annotated[
-        ColumnChoices, "--column", "ROLE=NAME: text=review, label=stars, ..."
-    ] = (),
-    problem: Annotated[
-        str | None, "Kind of your own task, if the guess is wrong."
-    ] = None,
+    model: StartModel = None,
+    data: TaskFolder = None,
+    dev: HeldOutFile = None,
+    columns: TaskColumns = (),
+    problem: Problem = None,
     label_names: LabelNames = (),
-    recipe: Annotated[
-        str | None, "A name, or a TOML file; by default, the task's recipe."
-    ] = None,
-    epochs: Annotated[float | None, "Passes over the data."] = None,
-    minutes: Annotated[float | None, "Train for about this long instead."] = None,
-    name: Annotated[
-        str | None, "Name of the run; by default, that of the task."
-    ] = None,
+    recipe: TaskRecipe = None,
+    epochs: Epochs = None,
+    minutes: TaskMinutes = None,
+    name: TaskRunName = None,
     runs: Runs = "runs",
-    seeds: Annotated[
-        Sequence[int], "Several runs, 1,2,3, with median, mean and spread."
-    ] = (),
-    random: Annotated[bool, "Start from random weights, as a control."] = False,
-    teacher: Annotated[
-        str | Path | None, "Also learn from a run fine-tuned on this task."
-    ] = None,
+    seeds: Seeds = (),
+    random: RandomStart = False,
+    teacher: TeacherRun = None,
     settings: Overrides = (),
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -528,10 +537,12 @@ def finetune(
     default_name = own.absolute().name.split(".")[0] if own else kind
     folder = _run_folder(runs, name or default_name)
     frames = _FrameFiles.of_run(folder, is_temporary=dry_run)
+    train_path = own
     if isinstance(task, Frame):
-        own = frames.add(task, f"{folder.name}.jsonl")
+        train_path = frames.add(task, f"{folder.name}.jsonl")
+    dev_path = dev
     if isinstance(dev, Frame):
-        dev = frames.add(dev, f"{folder.name}-dev.jsonl")
+        dev_path = frames.add(dev, f"{folder.name}-dev.jsonl")
     require_task(kind)
     require_distinct(seeds)
     options = {
@@ -539,8 +550,8 @@ def finetune(
         "model.random": random or None,
         "teacher.run": teacher,
         "data.folder": data,
-        "data.train": own,
-        "data.dev": dev,
+        "data.train": train_path,
+        "data.dev": dev_path,
         "task.name": kind,
         "data.columns": list(column_words(columns)) or None,
         "data.problem": problem,
@@ -548,11 +559,7 @@ def finetune(
         "train.epochs": epochs,
         "train.minutes": minutes,
     }
-    of_recipe, typed = settings_of("finetune", recipe or kind, options, settings)
-    if "train.epochs" in typed:  # they override the steps of the recipe, too
-        typed = flags({"train.steps": 0}) | typed
-    packaged = {"model.start": Setting(str(packaged_model()), DEFAULT)}
-    chosen = packaged | of_recipe | typed
+    chosen = _settings_of_finetuning(recipe or kind, options, settings)
     _require_data(chosen, kind)
     _require_same_kind_of_run(folder, has_seeds=bool(seeds))
     resolved = resolve(FinetuneConfig, chosen)
@@ -566,6 +573,19 @@ def finetune(
         return _finetune(resolved, folder, parts, quiet=quiet)
     finally:
         frames.remove_temporary()
+
+
+def _settings_of_finetuning(
+    recipe: str, options: Mapping[str, Any], words: Overrides
+) -> Settings:
+    """Return all settings that are not defaults; without a model, training starts from
+    the packaged one.
+    """
+    of_recipe, typed = settings_of("finetune", recipe, options, words)
+    packaged = {"model.start": Setting(str(packaged_model()), DEFAULT)}
+    if "train.epochs" in typed:  # they override the steps of the recipe, too
+        return packaged | of_recipe | flags({"train.steps": 0}) | typed
+    return packaged | of_recipe | typed
 
 
 def _own_file(task: TablePath, *, is_named: bool) -> Path | None:
@@ -704,12 +724,8 @@ def _require_same_kind_of_run(folder: Path, *, has_seeds: bool) -> None:
 
 def data_check(
     *files: Annotated[TablePath, Required],
-    columns: Annotated[
-        ColumnChoices, "--column", "ROLE=NAME: text=review, label=stars, ..."
-    ] = (),
-    problem: Annotated[
-        str | None, "Kind of your own task, if the guess is wrong."
-    ] = None,
+    columns: TaskColumns = (),
+    problem: Problem = None,
     label_names: LabelNames = (),
     model: Annotated[
         str | None,
