@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import chain
-from math import isfinite
+from math import isfinite, isnan
 from operator import attrgetter, is_, methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
@@ -35,6 +35,7 @@ from litebert.nn import (
     Albert,
     AttentionBlock,
     Batch,
+    FeedForwardBlock,
     Network,
     pad_rows,
 )
@@ -69,8 +70,8 @@ class AttentionLayers(NamedTuple):
     attend: Attend
     output: Linear
     norm: Norm
-    heads: tuple[int, int]
-    dropout_prob: float = 0.0
+    heads: tuple[int, int]  # their number and size
+    dropout_prob: float = 0.0  # of the shares of attention
 
 
 class FeedForwardLayers(NamedTuple):
@@ -151,57 +152,73 @@ def make_steps(
     steps of the plan.
     """
     plan = albert.plan if plan is None else plan
-    dtype = albert.dtype
     attend = attend_of(
         albert.config,
         in_rectangles=device_of(albert).is_cpu and not for_training,
         is_repeatable=is_repeatable,
     )
+    finish = compiled_finish() if is_compiled else finish_step
 
-    attention = {}
-    feed_forward = {}
-    for i in {i for i, _ in plan}:
-        plain = albert.attention[i]
-        project = linear(*projection(plain), dtype, "linear", 0.0)
-        output = linear(
+    # the layers of each block by its number: steps that share it share them
+    attention = dict[int, AttentionLayers]()
+    feed_forward = dict[int, FeedForwardLayers]()
+    for number in {blocks[0] for blocks in plan}:
+        attention[number] = _attention_layers(
+            albert.attention[number], linear, attend, albert.dtype
+        )
+    for number in {blocks[1] for blocks in plan}:
+        feed_forward[number] = _feed_forward_layers(
+            albert.feed_forward[number], linear, albert.dtype
+        )
+    steps = list[Step]()
+    for first, second in plan:
+        steps.append(
+            partial(block, attention[first], feed_forward[second], finish=finish)
+        )
+    return steps
+
+
+def _attention_layers(
+    plain: AttentionBlock, linear: MakeLinear, attend: Attend, dtype: torch.dtype
+) -> AttentionLayers:
+    weight, bias = projection(plain)
+    is_training = plain.training
+    return AttentionLayers(
+        project=linear(weight, bias, dtype, "linear", 0.0),
+        attend=attend,
+        output=linear(
             plain.output.weight,
             plain.output.bias,
             dtype,
             "linear",
-            plain.dropout.p * plain.training,
-        )
-        dropout_prob = plain.attention_dropout_prob * plain.training
-        attention[i] = AttentionLayers(
-            project,
-            attend,
-            output,
-            norm_of(plain.norm, dtype),
-            plain.heads,
-            dropout_prob,
-        )
-    for j in {j for _, j in plan}:
-        wide = albert.feed_forward[j]
-        intermediate = linear(
-            wide.intermediate.weight,
-            wide.intermediate.bias,
+            plain.dropout.p if is_training else 0.0,
+        ),
+        norm=norm_of(plain.norm, dtype),
+        heads=plain.heads,
+        dropout_prob=plain.attention_dropout_prob if is_training else 0.0,
+    )
+
+
+def _feed_forward_layers(
+    plain: FeedForwardBlock, linear: MakeLinear, dtype: torch.dtype
+) -> FeedForwardLayers:
+    return FeedForwardLayers(
+        intermediate=linear(
+            plain.intermediate.weight,
+            plain.intermediate.bias,
             dtype,
-            wide.hidden_act,
+            plain.hidden_act,
             0.0,
-        )
-        output = linear(
-            wide.output.weight,
-            wide.output.bias,
+        ),
+        output=linear(
+            plain.output.weight,
+            plain.output.bias,
             dtype,
             "linear",
-            wide.dropout.p * wide.training,
-        )
-        feed_forward[j] = FeedForwardLayers(
-            intermediate, output, norm_of(wide.norm, dtype)
-        )
-    finish = compiled_finish() if is_compiled else finish_step
-    return [
-        partial(block, attention[i], feed_forward[j], finish=finish) for i, j in plan
-    ]
+            plain.dropout.p if plain.training else 0.0,
+        ),
+        norm=norm_of(plain.norm, dtype),
+    )
 
 
 def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
@@ -491,22 +508,18 @@ def _check_outputs(
     tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
     if all(_is_finite(x.detach()) for x in tensors):
         return
-    held = {
-        name: x
-        for name, x in module.state_dict().items()
-        if x.numel() and not x.is_meta
-    }
-    weights = {name: x.float().abs().max().item() for name, x in held.items()}
+    largest = dict[str, float]()  # of each tensor of weights
+    for name, x in module.state_dict().items():
+        if x.numel() and not x.is_meta:
+            largest[name] = x.float().abs().max().item()
     # NaN ranks highest
-    name = max(
-        weights, key=lambda name: (weights[name] != weights[name], weights[name])
-    )
-    what = "the network returns NaN or infinity"
-    received = f"the largest weight is {weights[name]:.3g}, in {name}"
-    expected = "finite weights, usually below 100"
-    advice = "make or fetch the model again; in bf16, try fp32 first"
+    name = max(largest, key=lambda name: (isnan(largest[name]), largest[name]))
     raise DamagedError(
-        "LB-472", what, received=received, expected=expected, next=advice
+        "LB-472",
+        "the network returns NaN or infinity",
+        received=f"the largest weight is {largest[name]:.3g}, in {name}",
+        expected="finite weights, usually below 100",
+        next="make or fetch the model again; in bf16, try fp32 first",
     )
 
 
