@@ -131,12 +131,6 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     ),
     "the data of a recipe": (1, "finetune rte --recipe OTHER", "RTE elsewhere"),
     "nothing to evaluate": (1, "evaluate", "RUN"),
-    "predictions alone": (1, "evaluate --predictions x.json", "--data"),
-    "on of predictions": (
-        1,
-        "evaluate --predictions p.json --on sts --data REVIEWS",
-        "--on",
-    ),
     "a column that is no text": (
         1,
         "evaluate BASE --data REVIEWS --column color=a",

@@ -36,7 +36,7 @@ COMMANDS = {
     "data": "check examples before a long run",
     "distil": "distil a teacher into a small model, using text",
     "doctor": "check this machine, including a self-test of a few seconds",
-    "evaluate": "evaluate models, an ensemble, or a prediction file",
+    "evaluate": "evaluate a model, or an ensemble",
     "explain": "show how much each word adds to an answer",
     "export": ("write a model as an ONNX file, or as a web page"),
     "finetune": "fine-tune a model on a task, or on your own examples",
