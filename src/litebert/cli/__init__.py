@@ -35,7 +35,7 @@ COMMANDS = {
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
     "distil": "distil a teacher into a small model, using text",
-    "doctor": "check this machine, including a self-test of a few seconds",
+    "doctor": "show what a report of a bug needs to say of this machine",
     "evaluate": "evaluate a model, or an ensemble",
     "explain": "show how much each word adds to an answer",
     "export": ("write a model as an ONNX file, or as a web page"),
