@@ -677,7 +677,7 @@ class TrainConfig(Section):
         None,
         description="pretraining: also keep the best evaluation's model, in `best`",
     )
-    log_every: Count = Field(10, description="steps between progress lines")
+    log_every: Count = Field(10, description="steps between reports of the losses")
     loader_workers: int = Field(
         1, ge=0, description="processes that prepare batches; 0: none"
     )

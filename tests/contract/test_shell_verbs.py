@@ -175,6 +175,32 @@ def test_a_column_is_chosen_by_name_role_or_number(
     assert [row["answer"] for row in done.rows] == near(single_answers(desk, "embed"))
 
 
+def test_an_answer_stands_beside_the_id_and_the_text_of_its_row(
+    desk: Desk, tmp_path: Path
+) -> None:
+    rows = [{"id": 7, "body": "Anna left."}, {"id": 8, "body": 42}]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("classify", tmp_path / "t.jsonl", "--column", "body", "--model")
+    done = litebert(*words, desk.reviews, "--json").ok
+    assert [row["id"] for row in done.rows] == ["7", "8"]
+    litebert(*words, desk.reviews, "--output", tmp_path / "a.csv").ok  # noqa: B018
+    table = list(csv.DictReader((tmp_path / "a.csv").read_text("utf-8").splitlines()))
+    assert list(table[0])[:4] == ["row", "id", "text", "labels"]
+    assert [(row["id"], row["text"]) for row in table] == [
+        ("7", "Anna left."),
+        ("8", "42"),
+    ]
+
+
+def test_each_text_of_a_folder_is_a_row(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    for name, text in zip("ab", TEXTS, strict=False):
+        (tmp_path / "new" / f"{name}.txt").write_text(text)
+    words = ("classify", "new/", "--model", desk.reviews, "--json")
+    done = litebert(*words, cwd=tmp_path).ok
+    assert [row["id"] for row in done.rows] == ["a.txt", "b.txt"]
+
+
 @pytest.mark.parametrize("role", ["second", "pair"])
 def test_the_column_of_a_second_text_may_have_either_name(
     desk: Desk, tmp_path: Path, role: str
@@ -255,9 +281,9 @@ def test_standard_input_may_have_a_bom_crlf_and_rows_that_cannot_be_answered(
     ]
     assert done.rows[0]["answer"][0]["offsets"] == [[5, 11]]
     assert "1 of them skipped" in done.stderr
-    assert_error(
-        litebert(*words, stdin=b"a\nB\xf6se [MASK]\n"), 1, "line 2", "UTF-8", "0xf6"
-    )
+    done = litebert(*words, stdin=b"A [MASK].\nB\xf6se [MASK]\nC [MASK].\n")
+    assert [row["row"] for row in done.rows if "answer" in row] == [1, 3]
+    assert "line 2: not UTF-8 (byte 0xf6" in done.stderr
     assert_error(
         litebert(*words, stdin="no blank\nnone here\n"), 1, "no row has an answer"
     )

@@ -59,6 +59,11 @@ ELSEWHERE = (
 FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
     "nothing": ("good.csv", HEAD + GOOD, []),
     "bad rows": ("bad.csv", BAD, OF_BAD),
+    "bad rows only": (
+        "a.csv",
+        HEAD + "well, no,a\nwell, yes,b\n",
+        ["unusable row (LB-843) | 2 | line 2; line 3 | expected 2 columns, found 3"],
+    ),
     "another encoding": ("a.csv", LATIN, ["unusable file | 1 | line 42 | not UTF-8"]),
     "another encoding far on": (
         "late.csv",

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,23 @@ def test_columns_of_marks_are_labels(write: Write) -> None:
     dataset = table_dataset(path)
     assert dataset.settled["problem"] == "multi-label"
     assert dataset.family.head.labels == ("toxic", "rude", "threat")
+
+
+def test_labels_that_cells_join_are_several_labels_and_no_second_text(
+    write: Write,
+) -> None:
+    genres = ["Sci Fi", "Drama", "Crime", "War", "Film Noir", "Comedy"]
+    groups = [*combinations(genres, 3), *combinations(genres, 2)]
+    joined = ["; ".join(group) for group in groups]
+    rows = [f"the plot of film {n},{cell}" for n, cell in enumerate(joined)]
+    dataset = table_dataset(write("a.csv", "plot,Genres\n" + "\n".join(rows)))
+    assert dataset.settled["problem"] == "multi-label"
+    assert set(dataset.family.head.labels) == {*genres}
+
+
+def test_a_list_with_one_label_in_each_row_is_one_label(write: Write) -> None:
+    rows = [{"text": text, "label": [label]} for text, label in PAIRS]
+    assert read(write("a.jsonl", jsonl(rows))) == PAIRS
 
 
 def test_what_is_about_another_column_is_no_label(write: Write) -> None:

@@ -289,10 +289,19 @@ def test_folders_for_splits_stand_above_those_for_labels(tmp_path: Path) -> None
     assert {example.first.split()[0] for example in held_out} == {"test"}
 
 
-def test_a_folder_without_folders_of_texts_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one", "utf-8")
+def test_a_folder_of_texts_without_labels_can_be_answered_but_not_trained_on(
+    tmp_path: Path, write: Write
+) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
     with pytest.raises(LitebertError, match="LB-869"):
-        open_table(tmp_path)
+        open_table(new)
+    (new / "a.txt").write_text("one\n", "utf-8")
+    dataset = table_dataset(write("b.csv", "text,label\nso good,a\nso bad,b\n"))
+    (example,) = dataset.read(new, "test")
+    assert (example.id, example.first) == ("a.txt", "one")
+    with pytest.raises(LitebertError, match=r"LB-861(.|\n)*like its label"):
+        table_dataset(new)
 
 
 def test_a_folder_of_splits_is_refused_with_the_command(tmp_path: Path) -> None:

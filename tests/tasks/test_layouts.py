@@ -198,6 +198,18 @@ def test_entities_by_character_become_tags_of_words(name: str, write: Write) -> 
     assert unlabelled.words == example.words
 
 
+@pytest.mark.parametrize(
+    "spans", [[(0, 4, "GPE(x)")], [{"start": 0, "end": 4, "label": "it's"}]]
+)
+def test_entities_in_a_cell_may_be_written_as_python_writes_them(
+    spans: list[object], write: Write
+) -> None:
+    text = f'text,spans\n"{TEXT}","{spans!r}"\n'.replace('"it\'s"', '""it\'s""')
+    path = write("a.csv", text)
+    (first, *_) = table_dataset(path, path).family.head.labels
+    assert first in ("B-GPE(x)", "B-it's")
+
+
 def test_texts_with_entities_of_brat_are_read(tmp_path: Path) -> None:
     entities = [f"T{a}\t{label} {a} {b}\tx\n" for a, b, label in PLACES]
     parts = "T10\tLOC 10 13;14 18\tNew York\n"
@@ -360,6 +372,12 @@ def test_decimal_commas_are_numbers(form: str, write: Write) -> None:
     assert dataset.settled["problem"] == "regression"
 
 
+def test_ids_with_commas_stay_as_they_are(write: Write) -> None:
+    text = "id;text;label\n" + reviews("{n},7;text {n};{label}", ("good", "bad"))
+    (_, row), *_ = open_table(write("a.csv", text)).rows()
+    assert row["id"] == "0,7"
+
+
 def test_two_labels_between_quotes_are_no_number(write: Write) -> None:
     form = '"text {n}","{label}"'
     text = '"text","labels"\n' + reviews(form, ("1", "2", "1,2", "3"))
@@ -470,7 +488,8 @@ def test_a_damaged_row_does_not_end_its_sentence(write: Write) -> None:
 def test_texts_to_be_tagged_stand_in_the_column_of_the_training(write: Write) -> None:
     path = write("a.csv", "satz;id\nAnna left.;1\n")
     reading = Reading(("text",), ("text",), trained={"tokens": "satz", "tags": "t"})
-    assert list(reading.rows([find_source(str(path))])) == [(1, {"text": "Anna left."})]
+    rows = list(reading.rows([find_source(str(path))]))
+    assert rows == [(1, {"text": "Anna left.", "id": "1"})]
 
 
 def test_words_to_be_tagged_are_for_predict(write: Write) -> None:

@@ -473,6 +473,7 @@ DECIDED: list[tuple[str, list[Any], str]] = [
     ("year", [str(n) for n in range(400)], "regression"),
     ("tags", [["a"], ["a", "b"], []], "multi-label"),
     ("tags", ['["a", "b"]', "[]"], "multi-label"),
+    ("label", [["a"], ["b"]], "classification"),
 ]
 
 

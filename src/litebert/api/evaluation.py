@@ -30,7 +30,7 @@ from litebert.errors import LitebertError, RequestError, format_count, say
 from litebert.hub import locate
 from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.tasks.own.columns import ColumnChoices, column_words
-from litebert.tasks.own.layouts import is_table
+from litebert.tasks.own.layouts import is_labelled_table
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources
 
@@ -223,7 +223,7 @@ def _kind_of_models(
     head = read_head(locate(model))
     if head is None:
         return PRETRAINED
-    if data is not None and (isinstance(data, Frame) or is_table(data)):
+    if data is not None and (isinstance(data, Frame) or is_labelled_table(data)):
         return FINE_TUNED
     raise LitebertError(
         "LB-613",

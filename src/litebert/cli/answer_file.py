@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Self, TypeAlias
 import numpy as np
 
 from litebert.cli.command import as_json
-from litebert.cli.rows import Numbered
+from litebert.cli.rows import ID, Numbered
 from litebert.errors import LitebertError, disk_errors
 from litebert.files import Json, open_log, remove_log, require_new, write_stream
 from litebert.hub import hash_model
@@ -42,6 +42,7 @@ there is none.
 """
 _FIRST_BYTES = b'{"litebert": "unfinished answers", '
 _DIGEST_BYTES = 8  # of a line: 16 hexadecimal digits
+_BESIDE_ANSWERS = ("text", "first", "second", "question")
 
 
 class AnswerFile:
@@ -124,7 +125,9 @@ class AnswerFile:
         """Append answered rows."""
         lines = []
         for number, row, answer in chunk:
-            record = record_of(number, answer) | {"of": _digest_of(row)}
+            record = record_of(number, row, answer) | {"of": _digest_of(row)}
+            if self._path.suffix == ".csv":
+                record["texts"] = _texts_of(row)
             # 4 bytes per number instead of 20
             if self._path.suffix == ".npy" and "answer" in record:
                 vector = np.asarray(answer, "<f4").tobytes()
@@ -157,11 +160,25 @@ class AnswerFile:
             self._log.flush()
 
 
-def record_of(number: int, answer: Any) -> dict[str, Any]:
-    """Return the record to write for a row: its number with its answer or its error."""
+def record_of(number: int, row: Row | LitebertError, answer: Any) -> dict[str, Any]:
+    """Return the record to write for a row: its number and its id, if it has one, with
+    its answer or its error.
+    """
+    record: dict[str, Any] = {"row": number}
+    if isinstance(row, Mapping) and ID in row:
+        record[ID] = row[ID]
     if isinstance(answer, LitebertError):
-        return {"row": number, "error": answer.what}
-    return {"row": number, "answer": as_json(answer)}
+        return record | {"error": answer.what}
+    return record | {"answer": as_json(answer)}
+
+
+def _texts_of(row: Row | LitebertError) -> dict[str, str]:
+    """Return what stands beside an answer in a table: the text or the texts of a row,
+    or its question; contexts and choices are too long.
+    """
+    if isinstance(row, LitebertError):
+        return {}
+    return {role: row[role] for role in _BESIDE_ANSWERS if role in row}
 
 
 # ---- the unfinished file -------------------------------------------------------------
@@ -238,12 +255,14 @@ def _jsonl(unfinished: Path) -> Iterator[bytes]:
 
 
 def _csv(unfinished: Path) -> Iterator[bytes]:
-    """Yield a CSV file with a column for each field of any answer."""
-    fields = dict[str, None]()
+    """Yield a CSV file with the number, the id and the texts of each row, and a column
+    for each field of any answer.
+    """
+    fields = dict.fromkeys(("row", ID, *_BESIDE_ANSWERS), False)
     for record in _records(unfinished):
-        fields |= dict.fromkeys(_flatten(record))
-    of_answers = [name for name in fields if name not in ("row", "of", "error")]
-    names = ["row", *of_answers, "error"]
+        fields |= dict.fromkeys(_flatten(record), True)
+    used = [name for name, is_used in fields.items() if is_used]
+    names = [name for name in used if name not in ("of", "error")] + ["error"]
     headings = dict[str, object](zip(names, names, strict=True))
     for row in chain([headings], map(_flatten, _records(unfinished))):
         line = io.StringIO()
@@ -284,7 +303,8 @@ def _flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object
     for name, value in record.items():
         column = f"{prefix}{name}"
         if isinstance(value, Mapping):
-            flat |= _flatten(value, "" if name == "answer" else f"{column}.")
+            is_outer = name in ("answer", "texts")
+            flat |= _flatten(value, "" if is_outer else f"{column}.")
         elif isinstance(value, list | tuple):
             flat[column] = _cell_of_list(value)
         elif isinstance(value, str):

@@ -11,6 +11,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NotRequired,
     TypeVar,
     Union,
     get_args,
@@ -63,11 +64,13 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
 
 class AnsweredRow(TypedDict):  # a row of a file with its answer; one object per line
     row: int
+    id: NotRequired[str]
     answer: JsonValue
 
 
 class SkippedRow(TypedDict):  # a row of a file without an answer, and why
     row: int
+    id: NotRequired[str]
     error: str
 
 

@@ -6,18 +6,22 @@ import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 from litebert.errors import LitebertError, RequestError
 from litebert.inference.verb import Row
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
+from litebert.tasks.own.cells import text_of
 from litebert.tasks.own.columns import HEADERS, NAMES, SYNONYMS, normalize_name
+from litebert.tasks.own.folders import find_folder
 from litebert.tasks.own.layouts import DELIMITED, SUFFIXES, note_encoding, open_table
 
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
 """A row with its number, from 1; or the error that says why it has no text."""
 KINDS = (".txt", *SUFFIXES)  # of files with rows to answer
+ID = "id"  # the name by which a row of a table is known
 
 
 # ---- words of a command --------------------------------------------------------------
@@ -40,17 +44,25 @@ def find_sources(words: Sequence[str]) -> list[Source]:
 
 
 def find_source(word: str) -> Source:
-    """Return the file that a word names, or standard input."""
+    """Return the file or folder that a word names, or standard input."""
     if word == "-":
         return inputs.STANDARD_INPUT
+    if _names_a_folder(word):
+        return find_folder(Path(word))
     return inputs.find_input(word, KINDS)
 
 
+def _names_a_folder(word: str) -> bool:
+    """Return whether a word with a slash is a folder; without one, it may be a text."""
+    has_slash = "/" in word or os.sep in word
+    return has_slash and os.path.isdir(word)  # noqa: PTH112  a text may be too long for Path
+
+
 def _names_a_file(word: str) -> bool:
-    """Return whether a word is the name of a file, compressed or not; a text of several
-    words may end like one.
+    """Return whether a word names a file, compressed or not, or a folder; a text of
+    several words may end like a file.
     """
-    if word == "-":
+    if word == "-" or _names_a_folder(word):
         return True
     name = word.lower().removesuffix(".gz").removesuffix(".zst")
     is_one_word = word.split() == [word]
@@ -66,7 +78,8 @@ def count_rows(sources: Sequence[Source]) -> int | None:
     num_lines = 0
     for source in sources:
         is_stream = source is inputs.STANDARD_INPUT
-        if is_stream or source.kind in inputs.COMPACT or source.compression:
+        is_read_whole = source.kind in (inputs.FOLDER, *inputs.COMPACT)
+        if is_stream or is_read_whole or source.compression:
             return None
         num_lines += sum(piece.count(b"\n") for piece in inputs.read_pieces(source))
         num_lines -= source.kind in DELIMITED  # its header
@@ -82,7 +95,8 @@ class Reading:
 
     `columns` are choices such as text=body, or just body for the first role. `shared`
     are parts for all rows that lack them. `trained` are the columns, by role, of the
-    table that the model was trained on.
+    table that the model was trained on. Besides its roles, a row has the cell of the
+    column of ids, if there is one, as "id".
     """
 
     roles: Sequence[str]
@@ -118,7 +132,7 @@ class Reading:
             if "=" in choice:
                 typed, _, name = choice.partition("=")
                 role = SYNONYMS.get(typed, typed)
-            if role not in self.roles or not name:
+            if role not in (*self.roles, ID) or not name:
                 raise self._no_choice(choice)
             chosen[role] = name
         return chosen, has_header
@@ -131,7 +145,7 @@ class Reading:
             return self._lines(source)
         return self._records(source, chosen, has_header)
 
-    def _lines(self, source: Source) -> Iterator[Row | None]:
+    def _lines(self, source: Source) -> Iterator[Row | LitebertError | None]:
         """Yield the lines of a text file as rows; None for a blank one."""
         first = self.roles[0]
         self._require_columns({first: first}, (first,), source, ())
@@ -139,8 +153,11 @@ class Reading:
         if source is not inputs.STANDARD_INPUT:
             encoded = inputs.recognize_encoding(source)
         note_encoding(encoded)
-        for _, line in inputs.read_lines(encoded):
-            yield {**self.shared, first: line} if line.strip() else None
+        for _, line in inputs.scan_lines(encoded):
+            if isinstance(line, LitebertError):
+                yield line
+            else:
+                yield {**self.shared, first: line} if line.strip() else None
 
     def _records(
         self, source: Source, chosen: Mapping[str, str], has_header: bool | None
@@ -163,7 +180,8 @@ class Reading:
         """Return the column of each role that has one: that of the training, the one
         with the name of the role, or with a synonym of it.
         """
-        names = {role: role for role in self.roles if role in columns}
+        roles = (*self.roles, ID)
+        names = {role: role for role in roles if role in columns}
         for synonym, role in SYNONYMS.items():
             if role in self.roles and synonym in columns:
                 names.setdefault(role, synonym)
@@ -171,7 +189,7 @@ class Reading:
         if "tokens" in trained:  # whose words are those of a text
             trained["text"] = trained["tokens"]
         usual = {role: name for role, name in trained.items() if name in columns}
-        return names | {role: usual[role] for role in usual if role in self.roles}
+        return names | {role: usual[role] for role in usual if role in roles}
 
     def _row(
         self, record: Mapping[str, object], names: Mapping[str, str], place: str
@@ -182,9 +200,10 @@ class Reading:
         row = dict(self.shared)
         for role, name in names.items():
             cell = record.get(name)
+            text = text_of(cell)
             is_needed = role in self.needed and role not in self.shared
-            if isinstance(cell, str) and (cell or is_needed):
-                row[role] = cell
+            if text is not None:
+                row[role] = text
             elif is_needed or cell not in (None, ""):
                 return no_text(f"{place} has no text in column {name}")
         return row

@@ -357,7 +357,7 @@ def _print_rows(verb: Verb, chunk: Sequence[Answered], *, as_json: bool) -> None
     """Print answered rows; JSON is one value per row."""
     for number, row, answer in chunk:
         if as_json:
-            show_json(record_of(number, answer))
+            show_json(record_of(number, row, answer))
         elif not isinstance(row, LitebertError) and not isinstance(
             answer, LitebertError
         ):

@@ -183,10 +183,18 @@ has at most a million characters.""",
 # ---- fine-tuned models ---------------------------------------------------------------
 
 
+MOST_VALUES = 5  # of a text with many labels, those that are shown
+
+
 def _labels_line(row: Row, answer: Classification) -> str:
+    """Return the labels, the beginning of the text, and the likeliest values."""
     labels = ", ".join(answer.labels) or "no label"
     text = " ".join(row["text"].split())[:50]
-    values = [f"{name} {value:.4g}" for name, value in answer.values.items()]
+    form = ".4f" if len(answer.values) > 1 else ".4g"  # a single one may be a score
+    ranked = sorted(answer.values.items(), key=lambda item: -item[1])
+    values = [f"{name} {value:{form}}" for name, value in ranked[:MOST_VALUES]]
+    if len(ranked) > MOST_VALUES:
+        values.append("…")
     return f"{labels:<16}  {text:<50}  {'  '.join(values)}"
 
 
@@ -438,7 +446,7 @@ def _answer_similar(model: "Model", rows: Sequence[Row]) -> Iterator[Cosine]:
 
 
 def _cosine_line(_: Row, answer: Mapping[str, float]) -> str:
-    return f"{answer['cosine']:.4f}"
+    return f"similarity {answer['cosine']:.4f}"
 
 
 _SIMILAR = Verb(

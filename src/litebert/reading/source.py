@@ -417,20 +417,40 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
         try:
             lines = block.decode("utf-8").split("\n")
         except UnicodeDecodeError as error:
-            place = error.start
-            at = number + block.count(b"\n", 0, place) + 1
-            column = place - block.rfind(b"\n", 0, place)
-            raise LitebertError(
-                "LB-309",
-                f"{source.line(at)}: not UTF-8",
-                received=f"byte 0x{block[place]:02x}, byte {column:,} of the line",
-                next=_convert(source, block, is_first=not number),
-            ) from error
+            raise _not_utf8(source, number, block, error.start) from error
         if not lines[-1]:
             lines.pop()
         for line in lines:
             number += 1
             yield number, line.removesuffix("\r")
+
+
+def scan_lines(source: Source) -> Iterator[tuple[int, str | LitebertError]]:
+    """Yield what `read_lines` yields; in place of a line that is not UTF-8, its error,
+    so that the lines after it are read.
+    """
+    number = 0
+    for block in _whole_lines(source):
+        for line in block.removesuffix(b"\n").split(b"\n"):
+            number += 1
+            try:
+                yield number, line.decode("utf-8").removesuffix("\r")
+            except UnicodeDecodeError as error:
+                yield number, _not_utf8(source, number - 1, line, error.start)
+
+
+def _not_utf8(source: Source, number: int, block: bytes, place: int) -> LitebertError:
+    """Return the error of a byte at a place in a block of lines; `number` is that of
+    the line before the block.
+    """
+    at = number + block.count(b"\n", 0, place) + 1
+    column = place - block.rfind(b"\n", 0, place)
+    return LitebertError(
+        "LB-309",
+        f"{source.line(at)}: not UTF-8",
+        received=f"byte 0x{block[place]:02x}, byte {column:,} of the line",
+        next=_convert(source, block, is_first=not number),
+    )
 
 
 def _convert(source: Source, block: bytes, *, is_first: bool) -> str:

@@ -1,6 +1,6 @@
 """Check a user's own examples before training, in one pass over each file."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,7 +42,7 @@ KEEPS_MARKS = (
 
 ADVICE: Advice = {
     "unusable file": ("error", "correct this first: nothing after it was checked"),
-    "unusable row": ("error", "correct or remove these rows: training would stop here"),
+    "unusable row": ("error", "training would stop at these rows"),
     "both trained and evaluated on": (
         "warning",
         "remove them from one side: results are inflated",
@@ -173,10 +173,11 @@ def check_files(
     except RequestError:
         raise
     except LitebertError as error:
-        check.add_error("unusable file", str(train), error)
-        if check.notes:
-            # records the errors of single rows
-            deque(check.usable_rows(table), maxlen=0)
+        num_usable = 0
+        if check.notes:  # the table was opened: the errors of single rows are recorded
+            num_usable = sum(1 for _ in check.usable_rows(table))
+        if num_usable or "unusable row" not in check.findings:
+            check.add_error("unusable file", str(train), error)
         return check.report()
 
     check.add_split(table, reading, is_labelled=True)

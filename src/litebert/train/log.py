@@ -28,6 +28,8 @@ from litebert.train.run import Session
 FIRST_LINE_SECONDS = 4.0
 LATER_LINE_SECONDS = 30.0
 STATUS_SECONDS = 0.2  # between two updates of the progress bar
+# between two lines of training, at least; metrics.jsonl has a row for each report
+PAUSE_SECONDS = 5.0
 MOST_MEASURES = 5  # in a line of fine-tuning
 SMOOTHING = 0.7  # the weight of the former pace
 
@@ -59,6 +61,7 @@ class RunLog:
     # the last line or bar, and the longest silence after it
     _shown: float = field(default_factory=time.monotonic)
     _patience: float = FIRST_LINE_SECONDS
+    _reported: float = -math.inf  # when a line of training was shown
 
     # ---- what the loop reports ---------------------------------------------------
 
@@ -128,6 +131,9 @@ class RunLog:
             counts["mfu"] = round(share, 4)
             of_peak = f"  MFU {share:.1%}"
         self._record({"kind": "train", "step": step, **measures, **rates, **counts})
+        if step < self.total_steps and now - self._reported < PAUSE_SECONDS:
+            return
+        self._reported = now
         width = len(str(self.total_steps))
         parts = (
             f"step {step:>{width}}/{self.total_steps}",

@@ -5,7 +5,7 @@ A model divides a text as the texts were that it was trained on; `HeadConfig.spl
 has the name of the way.
 """
 
-import json
+import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -112,7 +112,7 @@ def spans_of(cell: object) -> list[Span] | None:
     if isinstance(cell, Mapping) and isinstance(cell.get("entities"), list):
         return spans_of(cell["entities"])
     members = list_of(cell)
-    if isinstance(cell, str) and "(" in cell:  # tuples of Python
+    if isinstance(cell, str) and (members is None or "(" in cell):
         members = _from_python(cell)
     if members is None:
         return None
@@ -126,13 +126,12 @@ def spans_of(cell: object) -> list[Span] | None:
 
 
 def _from_python(text: str) -> list[Any] | None:
-    """Return a list that is written as Python writes tuples; None if it cannot be read.
-    Round brackets and single quotes in a string are taken for Python's, too.
-    """
-    brackets = text.replace("(", "[").replace(")", "]").replace("'", '"')
+    """Return a list of tuples or objects as Python writes it; None if it is none."""
+    if not text.strip().startswith("["):
+        return None
     try:
-        members = json.loads(brackets)
-    except (ValueError, RecursionError):
+        members = ast.literal_eval(text.strip())  # values only: no code is run
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     return members if isinstance(members, list) else None
 

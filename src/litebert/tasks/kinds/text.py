@@ -59,6 +59,7 @@ from litebert.tasks.own.cells import (
     FEWEST_WORDS,
     MISSING,
     NO_LABEL,
+    are_joined_labels,
     list_of,
     mark_of,
     mean_words,
@@ -169,7 +170,7 @@ class TextClassification(Scoring[TextExample, Scores]):
     def read_label(cls, reading: "TextRows", row: Row, place: str) -> Label:
         """Return the label of a row; errors name its place."""
         cell = reading.columns.cell(row, "label")
-        label = None if reading.lacks_label(row) else label_in(cell)
+        label = None if reading.lacks_label(row) else label_in(_only(cell))
         return reading.number(label, place)
 
     # What a kind of label defines, besides `target`, `losses_of` and perhaps
@@ -601,24 +602,21 @@ class LabelColumn:
             return "multi-label"
         if not names and _are_scores(self.column, self.single):
             return "regression"
-        self._require_few()
-        return "classification"
+        if self._are_few():
+            return "classification"
+        if are_joined_labels([*self.single.elements()]):
+            return "multi-label"
+        raise LitebertError(
+            "LB-862",
+            f"{self.file}: column {self.column} does not look like labels",
+            received=f"{len(self.single):,} different values in"
+            f" {self.single.total():,} rows, such as {next(iter(self.single))}",
+            next="--column label=NAME; write numbers like 1234.5; if these are labels:"
+            " --problem classification",
+        )
 
-    def _require_few(self) -> None:
-        total = self.single.total()
-        if len(self.single) > max(MANY, total // 2):
-            raise LitebertError(
-                "LB-862",
-                f"{self.file}: column {self.column} does not look like labels",
-                received=(
-                    f"{len(self.single):,} different values in {total:,} rows, such as"
-                    f" {next(iter(self.single))}"
-                ),
-                next=(
-                    "--column label=NAME; write numbers like 1234.5; if these are"
-                    " labels: --problem classification"
-                ),
-            )
+    def _are_few(self) -> bool:
+        return len(self.single) <= max(MANY, self.single.total() // 2)
 
 
 def _are_scores(name: str, counts: Counter[str]) -> bool:
@@ -680,12 +678,17 @@ class TextRows(RowReading[TextExample, Scores]):
             return cls._settle_columns(training, (name, *others))
         single = Counter[str]()
         listed = Counter[str]()
+        are_single = True  # annotators write a list of one label for each row
         for row in training.rows():
             members = list_of(row.get(name))
             counts = single if members is None else listed
             cells = [row.get(name)] if members is None else members
+            are_single = are_single and len(cells) == 1
             labels = (label_in(cell) for cell in cells)
             counts.update(label for label in labels if label is not None)
+        if are_single and training.problem != "multi-label":
+            single += listed
+            listed.clear()
         doubtful = [label for label in single if label.lower() in NO_LABEL]
         doubtful = [label for label in doubtful if label not in training.labels]
         if training.skips_unlabelled:
@@ -760,7 +763,7 @@ class TextRows(RowReading[TextExample, Scores]):
     def lacks_label(self, row: Row) -> bool:
         if self.kind.may_lack_label:
             return False
-        label = label_in(self.columns.cell(row, "label"))
+        label = label_in(_only(self.columns.cell(row, "label")))
         return label is None or label.lower() in self._missing
 
     @cached_property
@@ -770,6 +773,12 @@ class TextRows(RowReading[TextExample, Scores]):
         words = (*NO_LABEL, *MISSING) if has_numbers else NO_LABEL
         labels = {label.lower() for label in self.labels}
         return tuple(word for word in words if word not in labels)
+
+
+def _only(cell: object) -> object:
+    """Return the only member of a list; any other cell as it is."""
+    members = list_of(cell)
+    return members[0] if members is not None and len(members) == 1 else cell
 
 
 def _usual_pair(guess: ColumnGuess) -> tuple[str, str] | None:

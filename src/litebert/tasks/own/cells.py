@@ -208,6 +208,27 @@ def are_dates(cells: Sequence[object]) -> bool:
     return bool(filled) and all(_DATE(text.strip()) for text in filled)
 
 
+SEPARATORS = "|;,"  # between the labels of one cell, the likeliest first
+MOST_WORDS = 2  # of joined labels, in the mean
+
+
+def are_joined_labels(cells: Sequence[object]) -> bool:
+    """Return whether cells join labels: few short texts come again and again between
+    marks.
+
+    >>> are_joined_labels(["drama", "war; drama", "drama; war", "war", "war; drama"])
+    True
+    """
+    texts = strings_of(cells)
+    for mark in SEPARATORS:
+        parts = [part.strip() for text in texts for part in text.split(mark)]
+        are_several = len(parts) * 2 > len(texts) * 3  # 1.5 in a cell, on average
+        are_repeated = len(set(parts)) * 4 <= len(parts)
+        if are_several and are_repeated and mean_words(parts) <= MOST_WORDS:
+            return True
+    return False
+
+
 def mean_words(cells: Sequence[object]) -> float:
     """Return how many words texts have on average."""
     texts = strings_of(cells)

@@ -17,7 +17,7 @@ from litebert.reading.source import Source
 from litebert.reading.spreadsheet import Sheet
 from litebert.reading.tables import Dialect, Quoting, Scanned
 from litebert.tasks.own.cells import MISSING, name_of, number_of, text_of
-from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
+from litebert.tasks.own.columns import KNOWN_NAMES, NAMES, normalize_name
 from litebert.tasks.own.table import SAMPLE_ROWS, TableFile
 
 NumberedCells: TypeAlias = tuple[int, Sequence[object]]
@@ -187,13 +187,16 @@ def _likely(lines: Sequence[str], kind: str) -> list[Dialect]:
     # With tabs, quotes are rarely special: only if they enclose the first name, or are
     # doubled in a quoted cell.
     has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
+    has_escapes = any('\\"' in line for line in lines)
     delimiters = ",;\t|" if kind == ".csv" else "\t,;|"
     dialects = list[Dialect]()
     for delimiter in delimiters:
         quotings = _QUOTINGS
         if delimiter == "\t" and not has_quoted_cells:
             quotings = ("none", "doubled", "escaped")
-        dialects.extend(Dialect(delimiter, quoting) for quoting in quotings)
+        for quoting in quotings:
+            if quoting != "escaped" or has_escapes:
+                dialects.append(Dialect(delimiter, quoting))
     return dialects
 
 
@@ -206,13 +209,15 @@ _THOUSANDS = re.compile(r"[+-]?(\d+|[1-9]\d{0,2},\d{3})").fullmatch
 
 
 def _decimals(dialect: Dialect, lines: Sequence[str]) -> Iterator[int]:
-    """Yield the places of columns that have numbers with decimal commas.
+    """Yield the places of columns that have numbers with decimal commas; ids have none.
 
     "1,5" may also be two labels: rows often have one, so most cells of numbers have a
     comma or, where commas are no delimiters, only halves and quarters follow it.
     """
     rows = _rows(dialect, lines)
-    for place, column in enumerate(zip_longest(*rows[1:], fillvalue="")):
+    for place, (name, *column) in enumerate(zip_longest(*rows, fillvalue="")):
+        if normalize_name(name) in NAMES["id"]:
+            continue
         cells = [cell.strip().lower() for cell in column]
         numbers = [cell for cell in cells if cell not in ("", *MISSING)]
         if not all(map(_COMMA, numbers)) or all(map(_THOUSANDS, numbers)):

@@ -1,6 +1,6 @@
 """Folders of texts: a folder for each class, of which each file is a text
-(`reviews/good/1.txt`), or texts with their entities beside them, as brat writes them
-(`1.txt` and `1.ann`).
+(`reviews/good/1.txt`); texts with their entities beside them, as brat writes them
+(`1.txt` and `1.ann`); or texts to be answered (`new/1.txt`).
 """
 
 import re
@@ -37,14 +37,15 @@ def find_folder(path: Path) -> Source:
 class TextFolder:
     """The texts of a folder, sorted by name.
 
-    The folder of a text is its label, and above that may be one for each split; or,
-    with `has_entities`, each text has a file of entities beside it.
+    With `has_labels`, the folder of a text is its label, and above that may be one for
+    each split; with `has_entities`, each text has a file of entities beside it.
     """
 
     source: Source
     texts: tuple[Path, ...]
-    has_splits: bool
-    has_entities: bool
+    has_labels: bool = False
+    has_splits: bool = False
+    has_entities: bool = False
 
     @classmethod
     def of(cls, source: Source) -> "TextFolder":
@@ -53,13 +54,15 @@ class TextFolder:
         files = sorted(path for path in folder.rglob("*.txt*") if path.is_file())
         annotated = [path for path in files if path.with_suffix(ENTITIES).is_file()]
         if annotated:
-            return cls(source, tuple(annotated), has_splits=False, has_entities=True)
+            return cls(source, tuple(annotated), has_entities=True)
+        if not files:
+            raise _no_texts(source)
         texts = [path for path in files if len(path.relative_to(folder).parts) > 1]
         if not texts:
-            raise _no_texts(source, len(files))
+            return cls(source, tuple(files))
         parts = [path.relative_to(folder).parts for path in texts]
         has_splits = all(len(names) > 2 and split_of(names[0]) for names in parts)
-        return cls(source, tuple(texts), has_splits, has_entities=False)
+        return cls(source, tuple(texts), has_labels=True, has_splits=has_splits)
 
     @property
     def hash(self) -> str:
@@ -84,6 +87,8 @@ class TextFolder:
             return TableFile(
                 self.source, writing, ("text", "entities", "id"), self._scan
             )
+        if not self.has_labels:
+            return TableFile(self.source, number, ("text", "id"), self._scan)
         labels = {path.parent.name for path in self.texts}
         split = ("split",) if self.has_splits else ()
         return TableFile(
@@ -102,7 +107,7 @@ class TextFolder:
                 row["text"] = "\n".join(_lines_of(path))
                 if self.has_entities:
                     row["entities"] = _entities_in(path.with_suffix(ENTITIES))
-                else:
+                elif self.has_labels:
                     row["label"] = path.parent.name
             except LitebertError as error:
                 yield number, error
@@ -137,17 +142,13 @@ def _entities_in(path: Path) -> list[object]:
     ]
 
 
-def _no_texts(source: Source, num_files: int) -> RequestError:
-    received = "no .txt file in it"
-    if num_files:
-        received = f"{format_count(num_files, '.txt file')} in it, and no folder"
+def _no_texts(source: Source) -> RequestError:
     return RequestError(
         "LB-869",
-        f"{source.name} has no folder of texts for each label",
-        received=received,
-        expected="a folder for each label, and a .txt file in it for each text",
-        next=_file_of_splits(Path(source.location))
-        or "put each text into the folder of its label; or name one file of a table",
+        f"{source.name} has no texts",
+        received="no .txt file in it",
+        expected="a .txt file for each text, in the folder of its label if it has one",
+        next=_file_of_splits(Path(source.location)) or "name one file of a table",
     )
 
 

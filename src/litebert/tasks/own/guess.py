@@ -12,6 +12,7 @@ from litebert.errors import RequestError
 from litebert.reading.tables import Row
 from litebert.tasks.own.cells import (
     are_dates,
+    are_joined_labels,
     are_labels,
     are_varied,
     has_list,
@@ -209,13 +210,17 @@ class ColumnGuess:
         named = [name for name in free if has_usual_word(name, "label")]
         named = [name for name in named if not have_words(self.cells(name))]
         if not named:
-            return [name for name in free if are_labels(self.cells(name))]
+            return [name for name in free if self._has_labels(name)]
         # airline_sentiment_confidence is about airline_sentiment
         return [
             name
             for name in named
             if not any(name.startswith(f"{other}_") for other in named)
         ]
+
+    def _has_labels(self, name: str) -> bool:
+        cells = self.cells(name)
+        return are_labels(cells) or are_joined_labels(cells)
 
     def label_marks(self) -> Names:
         """Return three or more free columns of 0 and 1, which are a column for each
@@ -243,12 +248,13 @@ class ColumnGuess:
 
     def texts(self) -> list[str]:
         """Return the free columns of mostly distinct texts; else of any texts; else of
-        strings that are not labels. Dates are none.
+        strings that are not labels. Dates and labels that are joined are none.
         """
         free = [name for name in self.free_columns() if not are_dates(self.cells(name))]
         if len(free) == 1:
             return free
-        texts = [name for name in free if have_words(self.cells(name))]
+        worded = [name for name in free if have_words(self.cells(name))]
+        texts = [name for name in worded if not are_joined_labels(self.cells(name))]
         varied = [name for name in texts if are_varied(self.cells(name))]
         strings = [name for name in free if strings_of(self.cells(name))]
         words = [name for name in strings if not are_labels(self.cells(name))]

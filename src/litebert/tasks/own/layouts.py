@@ -102,15 +102,15 @@ def find_table(path: str | Path) -> Source:
     return find_input(str(path), (*SUFFIXES, *PLAIN))
 
 
-def is_table(path: str | Path) -> bool:
-    """Return whether a path is a file, or a folder of texts."""
+def is_labelled_table(path: str | Path) -> bool:
+    """Return whether a path is a file, or a folder of texts with labels or entities."""
     if Path(path).is_file():
         return True
     try:
-        TextFolder.of(find_folder(Path(path)))
+        folder = TextFolder.of(find_folder(Path(path)))
     except LitebertError:
         return False
-    return True
+    return folder.has_labels or folder.has_entities
 
 
 def hash_table(path: Path) -> str:
@@ -302,7 +302,7 @@ def _never(_: Opening) -> bool:
 
 LAYOUTS: Sequence[Layout] = (
     Layout(
-        "a folder of .txt files for each label, or beside .ann files of brat",
+        "a folder of .txt files: in folders of labels, or beside .ann files of brat",
         (FOLDER,),
         _never,
         _open_folder,

@@ -18,6 +18,7 @@ from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Example, Family
 from litebert.tasks.own.cells import (
+    SEPARATORS,
     label_of,
     list_of,
     name_of,
@@ -29,7 +30,6 @@ from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.layouts import open_table
 from litebert.tasks.own.table import TableFile
 
-SEPARATORS = "|;,"  # between the labels of one cell, the likeliest first
 _SHOWN_LABELS = 20
 
 
@@ -144,10 +144,13 @@ class RowReading(ABC, Generic[Example, Answer]):
     def example_of(
         self, table: TableFile, number: int, row: Row, *, is_labelled: bool
     ) -> Example:
-        """Turn a row of a table into an example; its id is in the id column or, without
-        one, its number.
+        """Turn a row of a table into an example; its id is in the id column, or in one
+        that is called id, or else its number.
         """
-        id_ = name_of(self.columns.cell(row, "id")) or str(number)
+        cell = self.columns.cell(row, "id")
+        if cell is None:
+            cell = row.get("id")
+        id_ = name_of(cell) or str(number)
         place = table.source.place(number)
         return self.example(id_, row, place, is_labelled=is_labelled)
 
@@ -182,11 +185,9 @@ class RowReading(ABC, Generic[Example, Answer]):
             raise LitebertError(
                 "LB-857",
                 f"{place}: there is no label in column {column}",
-                next=(
-                    "correct it; or, to train without such rows, add"
-                    " data.missing_labels=skip to the command (--problem multi-label"
-                    " if a row may have no label)"
-                ),
+                expected="a label in each row; with --problem multi-label, also none",
+                next="correct or delete it; to train without such rows:"
+                " data.missing_labels=skip",
             )
         if label not in self.numbers:
             more = ", …" if len(self.labels) > _SHOWN_LABELS else ""
@@ -266,7 +267,8 @@ def require_labels(
             "LB-856",
             f"{place}: column {column} has only one label",
             received=received,
-            next=f"--column {role}=NAME with another column",
+            next="add rows with other labels, or choose another column:"
+            f" --column {role}=NAME",
         )
 
 
