@@ -12,7 +12,7 @@ from torch import Tensor
 import litebert
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import INT8_FILE, read_config, read_folder, start_from
-from litebert.inference.finetuned import quantize
+from litebert.inference.quantizing import quantize
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.teacher import Teacher
 from litebert.tokenizer import Tokenizer

@@ -154,7 +154,7 @@ def quantize(
     """
     from litebert.corpus.text import read_texts
     from litebert.inference.finetuned import data_of
-    from litebert.inference.finetuned import quantize as write_quantized
+    from litebert.inference.quantizing import quantize as write_quantized
 
     run = RunFolder.of(model)
     if not texts and data is None and run is not None and run.kind != "pretraining":

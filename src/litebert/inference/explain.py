@@ -196,12 +196,17 @@ def _by_word(question: Question, values: Sequence[float]) -> Iterator[WordAttrib
 
 def _words_of(part: Part, values: Sequence[float]) -> Iterator[WordAttribution]:
     """Yield the words of a part; those of its prompt are a part of their own."""
-    for _, begin, end, value in sum_by_word(part.text, part.offsets, values):
+    for word in sum_by_word(part.text, part.offsets, values):
         name = "prompt"
-        first = 0
-        if end > part.prompt:
+        first = 0  # where the prompt, or the text after it, begins
+        if word.end > part.prompt:
             name = part.name
             first = part.prompt
-        start = max(begin, first)
-        word = part.text[start:end]
-        yield WordAttribution(word, name, start - first, end - first, value)
+        start = max(word.start, first)
+        yield WordAttribution(
+            part.text[start : word.end],
+            name,
+            start - first,
+            word.end - first,
+            word.value,
+        )

@@ -1,17 +1,13 @@
-"""Fine-tuned runs and ensembles of them on whole data sets: answers, measures, and
-eight-bit copies.
-"""
+"""Fine-tuned runs, and ensembles of them, on whole data sets: answers and measures."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import torch
-from torch import nn
+from pydantic import JsonValue
 
 from litebert.config import (
     FinetuneConfig,
@@ -24,33 +20,58 @@ from litebert.config import (
 )
 from litebert.device import choose_device
 from litebert.errors import LitebertError, say
-from litebert.fast import calibrate, pack, to_int8
-from litebert.files import require_new, staged_folder
 from litebert.folder import (
-    INT8_FILE,
     ModelFolder,
-    read_folder,
-    weights_path,
-    write_folder,
 )
 from litebert.folder.config import read_head
 from litebert.hub import locate
 from litebert.inference.inputs import open_network
-from litebert.interop import Quantized
-from litebert.nn import Albert, AlbertForTask, Batch, group_by_length
+from litebert.nn import AlbertForTask
 from litebert.origins import Origin
 from litebert.runs import RUN_FILE, RunFolder
 from litebert.settings import Schema, Setting, fields_of, resolve
 from litebert.tasks.finetuning import answer
-from litebert.tasks.kinds.family import Dataset, Feature, collate, frame_ids
+from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.named import open_dataset
 from litebert.tasks.own.dataset import require_same_data
 from litebert.tasks.own.settling import problems_of_head
 from litebert.tasks.own.table import OWN
 from litebert.tokenizer import Tokenizer
 
-_NUM_EXAMPLES = 512  # texts, or examples, for the calibration of eight bits
-_HELD_OUT_EVERY = 16  # one in this many is held out to measure the error
+
+@dataclass(frozen=True)
+class _Trained:
+    """What a model was trained on, as its run recorded it or its caller says it."""
+
+    task: TaskConfig
+    data: TaskDataConfig
+    precision: Precision | None = None  # None: that of the device
+    # what the run recorded about the user's own files
+    settled: dict[str, JsonValue] | None = None
+
+    @classmethod
+    def of_run(cls, run: RunFolder, path: str) -> "_Trained":
+        """Return the record of a run, which must be a fine-tuning."""
+        if run.kind == "pretraining":
+            raise LitebertError(
+                "LB-613",
+                f"{path} is a run of pretraining, not of litebert finetune",
+                next=f"litebert finetune DATA --model {quote(path)}",
+            )
+        config = recorded_config(FinetuneConfig, run)
+        settled = None
+        if "columns" in run.file.data:
+            settled = dict(run.file.data)
+        return cls(config.task, config.data, precision_of(config), settled)
+
+    @classmethod
+    def of_folder(
+        cls, folder: Path, task: str | None, data: str | PathLike[str] | None
+    ) -> "_Trained":
+        """Return the named task, or that of a table that is read for the model."""
+        if task in (None, OWN):
+            return cls(TaskConfig(name=OWN), _data_like(folder, data))
+        return cls(TaskConfig(name=str(task)), TaskDataConfig())
 
 
 @dataclass(frozen=True)
@@ -93,32 +114,33 @@ class Finetuned:
         """
         run = RunFolder.of(fspath(path))
         folder = locate(fspath(path))
-        config: FinetuneConfig | None = None
-        settled = None  # what the run recorded about the user's own files
-        if run is not None:
-            _require_finetuned(run, path)
-            config = recorded_config(FinetuneConfig, run)
-            settings = config.task
-            where = config.data
-            if "columns" in run.file.data:
-                settled = dict(run.file.data)
-        elif task in (None, OWN):
-            settings = TaskConfig(name=OWN)
-            where = _data_like(folder, data)
+        if run is None:
+            trained = _Trained.of_folder(folder, task, data)
         else:
-            settings = TaskConfig(name=str(task))
-            where = TaskDataConfig()
+            trained = _Trained.of_run(run, fspath(path))
+        data_config = trained.data
         if columns:
-            where = where.model_copy(update={"columns": tuple(columns)})
-        dataset = open_dataset(settings, where, settled=settled)
+            data_config = data_config.model_copy(update={"columns": tuple(columns)})
+        dataset = open_dataset(trained.task, data_config, settled=trained.settled)
 
-        used = choose_device(device).precision(precision or precision_of(config))
+        used = choose_device(device).precision(precision or trained.precision)
         model = open_network(folder, used, device)
         # the head of the model says how texts are read
-        head = _head_for(dataset.family.head, model, folder, settings.name)
+        head = _head_for(dataset.family.head, model, folder, trained.task.name)
         family = replace(dataset.family, head=head)
         dataset = replace(dataset, family=family)
-        return cls(folder, model, settings, dataset, used, progress)
+        return cls(folder, model, trained.task, dataset, used, progress)
+
+    def answer(self, examples: Sequence[Any]) -> list[Any]:
+        """Answer examples of the task, cut to the length that it was trained with."""
+        return answer(
+            self.network,
+            self.tokenizer,
+            self.dataset.family,
+            examples,
+            max_length=self.task.max_length,
+            progress=self.progress,
+        )
 
 
 def _head_for(
@@ -128,10 +150,7 @@ def _head_for(
     labels in the same order, since the network predicts a label's position.
     """
     head = model.head
-    has_placeholders = head is not None and head.labels == numbered_labels(
-        len(wanted.labels)
-    )
-    if head is not None and has_placeholders:
+    if head is not None and head.labels == numbered_labels(len(wanted.labels)):
         if len(wanted.labels) > 1:
             say(
                 f"warning: {folder} names no labels: they are taken to be, in order,"
@@ -147,15 +166,6 @@ def _head_for(
         expected=str(wanted),
         next="choose a model that was fine-tuned on this task",
     )
-
-
-def _require_finetuned(run: RunFolder, path: str | PathLike[str]) -> None:
-    if run.kind == "pretraining":
-        raise LitebertError(
-            "LB-613",
-            f"{path} is a run of pretraining, not of litebert finetune",
-            next=f"litebert finetune DATA --model {quote(fspath(path))}",
-        )
 
 
 def _data_like(folder: Path, data: str | PathLike[str] | None) -> TaskDataConfig:
@@ -189,22 +199,11 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
     first = models[0].dataset
     for model in models[1:]:
         _require_same_labels(first, model.dataset)
-    answers = list[list[Any]]()
-    for model in models:
-        answers.append(
-            answer(
-                model.network,
-                model.tokenizer,
-                model.dataset.family,
-                examples,
-                max_length=model.task.max_length,
-                progress=model.progress,
-            )
-        )
+    answers_by_model = [model.answer(examples) for model in models]
     if len(models) == 1:
-        return answers[0]
-    answers_by_example = zip(*answers, strict=True)
-    return [first.family.averaged(several) for several in answers_by_example]
+        return answers_by_model[0]
+    answers_by_example = zip(*answers_by_model, strict=True)
+    return [first.family.averaged(answers) for answers in answers_by_example]
 
 
 def _require_same_labels(first: Dataset[Any, Any], other: Dataset[Any, Any]) -> None:
@@ -268,132 +267,3 @@ def recorded_config(kind: type[Schema], run: RunFolder) -> Schema:
         if name in run.settings:
             recorded[name] = Setting(run.settings[name], Origin("file", RUN_FILE))
     return resolve(kind, recorded).config
-
-
-# ---- eight-bit copies ----------------------------------------------------------------
-
-
-def quantize(
-    model: str | PathLike[str],
-    output: Path,
-    *,
-    texts: Iterable[str] = (),
-    data: Path | None = None,
-    task: str | None = None,
-) -> Quantized:
-    """Write an eight-bit copy of a model, calibrated on texts or, with `data`, on
-    training examples of a run's task: they should be like what the model will read.
-
-    `task` is needed only for a model folder without its run.
-    """
-    require_new(output, force=None)
-    folder = locate(fspath(model))
-    if weights_path(folder).name == INT8_FILE:
-        raise LitebertError(
-            "LB-617", f"{folder} is already in eight bits", next="use it as it is"
-        )
-    if data is None:
-        source = read_folder(folder)
-        source.require_vectors()
-        features = _features_of_texts(source, texts)
-    else:
-        # whatever it was trained in
-        finetuned = Finetuned.open(
-            model, task=task, data=data, device="cpu", precision="fp32"
-        )
-        source = finetuned.model
-        features = _features_of_task(finetuned, data)
-    _require_enough(features)
-
-    # Calibrate on most examples, measure the error on the others.
-    held_out = features[::_HELD_OUT_EVERY]
-    used = list[Feature]()
-    for number, feature in enumerate(features):
-        if number % _HELD_OUT_EVERY:
-            used.append(feature)
-    bytes_in_float32 = _bytes_in_float32(source.network)
-    error = _to_eight_bits(source.network, _batches(used), _batches(held_out))
-    with staged_folder(output, force=None) as staged:
-        write_folder(source, staged)
-    return Quantized(
-        output=str(output),
-        num_examples=len(used),
-        bytes_before=_bytes_on_disk(folder),
-        bytes_after=_bytes_on_disk(output),
-        bytes_in_float32=bytes_in_float32,
-        error=error,
-    )
-
-
-def _features_of_texts(model: ModelFolder, texts: Iterable[str]) -> list[Feature]:
-    """Encode the first texts that are not empty, each as far as the model reads."""
-    tokenizer = model.require_tokenizer()
-    longest = model.network.config.max_position_embeddings
-    features = list[Feature]()
-    for pieces in tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))):
-        if pieces:
-            ids, segments = frame_ids(tokenizer, pieces, None, max_length=longest)
-            features.append(Feature((ids,), (segments,), None, len(features)))
-    return features
-
-
-def _features_of_task(finetuned: Finetuned, data: Path) -> list[Feature]:
-    """Encode training examples, evenly spaced over the file."""
-    examples = finetuned.dataset.read(data, "train")
-    spacing = max(1, len(examples) // _NUM_EXAMPLES)
-    positions = finetuned.network.config.max_position_embeddings
-    return finetuned.dataset.family.features(
-        examples[::spacing][:_NUM_EXAMPLES],
-        finetuned.tokenizer,
-        max_length=min(finetuned.task.max_length, positions),
-        training=False,
-    )
-
-
-def _require_enough(features: Sequence[Feature]) -> None:
-    """Raise unless there is something to calibrate on, and something to hold out."""
-    if len(features) >= _HELD_OUT_EVERY:
-        return
-    raise LitebertError(
-        "LB-618",
-        f"{len(features)} texts are too few to calibrate on",
-        expected=f"a few hundred, at least {_HELD_OUT_EVERY}",
-        next="give more texts",
-    )
-
-
-def _batches(features: Sequence[Feature]) -> list[Batch]:
-    """Return the batches of features of similar lengths."""
-    lengths = [feature.num_tokens for feature in features]
-    batches = list[Batch]()
-    for group in group_by_length(lengths):
-        batches.append(collate([features[number] for number in group]))
-    return batches
-
-
-@torch.no_grad()
-def _to_eight_bits(
-    network: Any, calibration: Sequence[Batch], held_out: Sequence[Batch]
-) -> float:
-    """Replace the weights in place; return the relative error of the last hidden states
-    of held-out texts.
-    """
-    albert: Albert = network.albert
-    exact = torch.cat([albert(batch) for batch in held_out])  # (tokens, hidden)
-    to_int8(network, calibrate(albert, calibration))
-    pack(albert)
-    rounded = torch.cat([albert(batch) for batch in held_out])
-    return float((rounded - exact).norm() / exact.norm())
-
-
-def _bytes_in_float32(network: nn.Module) -> int:
-    """Return the size of the weights that a model has, whatever they are stored in."""
-    num_weights = 0
-    for weight in network.state_dict().values():
-        if not weight.is_meta:
-            num_weights += weight.numel()
-    return 4 * num_weights
-
-
-def _bytes_on_disk(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))

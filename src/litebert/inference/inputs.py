@@ -4,7 +4,7 @@ vectors and words.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, get_args
@@ -354,26 +354,31 @@ def window(places: Sequence[int], size: int, room: int) -> slice:
     return slice(start, start + room)
 
 
+@dataclass
+class WordSum:
+    """A word of a text, text[start:end], with the sum of the values of its pieces."""
+
+    start: int
+    end: int
+    value: float
+
+
 def sum_by_word(
     text: str, offsets: Sequence[tuple[int, int]], values: Sequence[float]
-) -> list[tuple[str, int, int, float]]:
-    """Add up the values of the pieces of each word, (word, start, end, value); words
-    end at white space.
+) -> list[WordSum]:
+    """Add up the values of the pieces of each word; words end at white space.
 
     >>> sum_by_word("a cat", [(0, 1), (2, 3), (3, 5)], [1.0, 2.0, 3.0])
-    [('a', 0, 1, 1.0), ('cat', 2, 5, 5.0)]
+    [WordSum(start=0, end=1, value=1.0), WordSum(start=2, end=5, value=5.0)]
     """
-    words: list[tuple[str, int, int, float]] = []
+    words = list[WordSum]()
     for (start, end), value in zip(offsets, values, strict=True):
-        if not words:
-            words.append((text[start:end], start, end, value))
-            continue
-        _, word_start, word_end, total = words[-1]
-        is_after_space = any(map(str.isspace, text[word_end:start]))
-        if is_after_space:
-            words.append((text[start:end], start, end, value))
-        else:  # the word continues
-            longer_end = max(end, word_end)
-            word = text[word_start:longer_end]
-            words[-1] = (word, word_start, longer_end, total + value)
+        if words:
+            word = words[-1]
+            space = text[word.end : start]
+            if not any(letter.isspace() for letter in space):
+                word.end = max(word.end, end)
+                word.value += value
+                continue
+        words.append(WordSum(start, end, value))
     return words

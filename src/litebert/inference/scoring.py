@@ -84,6 +84,8 @@ def _score(
 ) -> Score:
     total = math.fsum(values)
     perplexity = math.exp(min(700.0, -total / max(1, len(values))))  # per piece
-    by_word = inputs.sum_by_word(text, offsets, values)
-    words = tuple(WordScore(*word) for word in by_word)
-    return Score(text, total, perplexity, words)
+    words = list[WordScore]()
+    for word in inputs.sum_by_word(text, offsets, values):
+        spelling = text[word.start : word.end]
+        words.append(WordScore(spelling, word.start, word.end, word.value))
+    return Score(text, total, perplexity, tuple(words))
