@@ -31,7 +31,6 @@ from litebert.runs import METRICS_FILE, RunFolder
 from litebert.tasks.task import Task, Work
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.log import RunLog
-from litebert.train.pace import Pace
 from litebert.train.run import write_model
 
 # first loss scale in fp16; it doubles after so many finite steps
@@ -42,6 +41,8 @@ DIVERGED = 2.0  # from this multiple of the first loss on, that mean is a diverg
 # more steps than any run takes: the clock may decide which step is the last
 NO_END = 1 << 40
 MIN_STEPS = 20  # the fewest of a run by the clock
+# of the time of the processors that it uses: a run by the clock that got less says so
+SMALL_SHARE = 1 / 3
 # comparisons of the clock with the plan in a run; how many of the latest give the pace
 LOOKS = 50
 RECENT = 10
@@ -58,13 +59,12 @@ def train(
     model: ModelFolder,
     *,
     key_measure: str | None = None,
-    pace: Pace | None = None,
 ) -> bool:
     """Train to the last step, or until a stop is requested; return whether the last
     step was reached.
 
     With a `key_measure`, the first model with its highest value is written to the run's
-    `best`. A `pace` may change the number of threads.
+    `best`.
     """
     settings = config.train
     network = task.network
@@ -100,8 +100,9 @@ def train(
     # so nothing is replayed.
     batches = iter(task.batches(progress.step, NO_END))
     is_stopping = False
+    begun = time.monotonic()
+    begun_computing = time.process_time()
     while left and not is_stopping:
-        begun = time.monotonic()
         works = next(batches)
         # Not the step: by the clock, a step may advance the schedule by more or less.
         rate = schedule(min(settings.steps - 1, int(progress.position)))
@@ -117,8 +118,6 @@ def train(
             loss_scale=progress.loss_scale,
         )
         count(progress, result, config, log)
-        if pace is not None:
-            pace.count(progress.step, time.monotonic() - begun)
         left = progress.steps_left(settings.steps)
         log.advance(progress.step, progress.step + left)
         if not left or progress.step % settings.log_every == 0:
@@ -136,9 +135,30 @@ def train(
                 # its rows survive a power cut, too
                 sync_file(session.folder / METRICS_FILE)
             checkpoints.save(network, optimizer, progress)
-    if pace is not None and not left:
-        pace.conclude(progress.step)
+    if clock and not left and log.device.is_cpu:
+        seconds = time.monotonic() - begun
+        computed = time.process_time() - begun_computing
+        note_share(progress.step, seconds, computed, log)
     return not left
+
+
+def note_share(step: int, seconds: float, computed: float, log: RunLog) -> None:
+    """Say at the end of a run by the clock if other programs had most of the time of
+    its processors; `computed` are the seconds that they worked for the run.
+    """
+    num_threads = torch.get_num_threads()
+    share = computed / max(1e-9, seconds * num_threads)
+    if share >= SMALL_SHARE:
+        return
+    processors = "a processor"
+    if num_threads > 1:
+        processors = f"{num_threads} processors"
+    text = (
+        f"the machine was busy: this run got {share:.0%} of the time of {processors},"
+        f" so it made only {step:,} steps; for a better model, run it when the machine"
+        " is quiet, or for longer"
+    )
+    log.note(step, text, is_warning=True)
 
 
 def _restore(

@@ -56,7 +56,6 @@ from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, fit_steps
 from litebert.train.log import RunLog
 from litebert.train.loop import train
-from litebert.train.pace import Pace
 from litebert.train.run import (
     begin,
     computing,
@@ -100,13 +99,11 @@ def pretrain(
         is_finished = begin(folder, settled, data=data, world=world)
         if is_finished:
             return 0
-        # before `train.threads` changes it
-        all_threads = torch.get_num_threads()
         train_config = settled.config.train
         device = choose_device(train_config.device)
         with computing(train_config, device):
             log = RunLog(opened, train_config, device, is_quiet)
-            return _train(settled, sources, log, all_threads)
+            return _train(settled.config, sources, log)
 
 
 def settle(
@@ -145,13 +142,10 @@ def _describe_teacher(config: PretrainConfig, sources: Sources) -> dict[str, Jso
     return {}
 
 
-def _train(
-    settled: Resolved[PretrainConfig], sources: Sources, log: RunLog, all_threads: int
-) -> int:
+def _train(config: PretrainConfig, sources: Sources, log: RunLog) -> int:
     """Make the network, its optimizer and its task; train, and write the model at the
     end. Return the exit code.
     """
-    config = settled.config
     device = log.device
     world = log.session.world
     folder = log.session.folder
@@ -187,7 +181,6 @@ def _train(
         optimizer,
         model,
         key_measure="masked_lm_accuracy" if config.train.keep_best else None,
-        pace=_pace_of(settled, log, all_threads),
     )
     if not is_complete:
         return log.session.exit_code()
@@ -230,18 +223,6 @@ def _leave_order_untrained(
         " objective.heads.sentence_order=0",
         is_warning=not is_expected and "sentence_order" in network.heads,
     )
-
-
-def _pace_of(
-    settled: Resolved[PretrainConfig], log: RunLog, all_threads: int
-) -> Pace | None:
-    """Return what watches the pace of a run by the clock on a CPU."""
-    if settled.config.train.minutes is None or not log.device.is_cpu:
-        return None
-    # Threads that the user has set stay, and all processes have the same.
-    is_measured = settled.origins["train.threads"] == MEASURED
-    may_change = is_measured and log.session.world.size == 1
-    return Pace(log, (1, all_threads) if may_change else ())
 
 
 # ---- the parts of a run --------------------------------------------------------------
