@@ -37,8 +37,10 @@ from litebert.tasks.student import convert
 from litebert.tasks.task import Loss
 from litebert.tasks.teacher import Teacher, align
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.pretrain import complete, new_network, shape_of_student, task_of
+from litebert.train.completion import complete, shape_of_student
+from litebert.train.pretrain import task_of
 from litebert.train.sources import Sources
+from litebert.train.weights import new_network
 from tests.networks import PLAIN_SENTENCES, config_for, drawn
 
 CONFIG = AlbertConfig(

@@ -7,7 +7,7 @@ import pytest
 from litebert.objectives import NO_LABEL
 from litebert.tasks.heads import PretrainingWork
 from litebert.train import estimate
-from litebert.train.pretrain import plan
+from litebert.train.completion import plan
 from litebert.train.sources import Sources
 from tests.train.conftest import Configure
 

@@ -162,8 +162,8 @@ def _pretrain(
     """Plan, build the corpus, train; without `texts`, there is a corpus already."""
     from litebert.device import choose_device
     from litebert.distributed import join_world
+    from litebert.train.completion import shape_of
     from litebert.train.pretrain import pretrain as train
-    from litebert.train.pretrain import shape_of
     from litebert.train.sources import check_data
 
     holds_out = texts is None or texts.held_out > 0
@@ -199,7 +199,7 @@ def _plan_pretraining(
     """Measure a few steps; return the settings with those that were measured, and the
     plan.
     """
-    from litebert.train.pretrain import plan
+    from litebert.train.completion import plan
 
     if not quiet:
         say("measuring a few steps on this machine")

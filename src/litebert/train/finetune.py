@@ -21,7 +21,7 @@ from litebert.folder import ModelFolder, read_folder, start_from
 from litebert.folder.card import write_card
 from litebert.folder.config import refusal_of
 from litebert.folder.storage import Start
-from litebert.optim import MomentOptimizer, build_optimizer, use_average
+from litebert.optim import build_optimizer, use_average
 from litebert.runs import (
     ANSWERS,
     RESULT_FILE,
@@ -34,11 +34,11 @@ from litebert.runs import (
 from litebert.settings import Resolved
 from litebert.tasks.calibration import calibrate, tempered
 from litebert.tasks.doubts import doubts, doubts_of_training, is_start_kept
-from litebert.tasks.finetuning import Finetuning
+from litebert.tasks.finetuning import Finetuning, FinetuningWork
 from litebert.tasks.kinds.similarity import Similarity
 from litebert.tasks.probing import Probe, fit_head
 from litebert.train.log import RunLog
-from litebert.train.loop import train
+from litebert.train.loop import Trainee, train
 from litebert.train.preparation import Prepared, prepare
 from litebert.train.run import begin, computing, session, write_model
 
@@ -110,15 +110,8 @@ def _flops_per_token(prepared: Prepared) -> float:
 def _train(prepared: Prepared, log: RunLog) -> int:
     """Build the network, train it and write the result; return the exit code."""
     trainee = build(prepared, log)
-    is_complete = train(
-        trainee.task,
-        prepared.config,
-        log,
-        trainee.optimizer,
-        trainee.model,
-        key_measure=prepared.key_measure,
-    )
-    if not is_complete:
+    key = prepared.key_measure
+    if not train(trainee, prepared.config, log, key_measure=key):
         return log.session.exit_code()
     if log.session.world.is_first:
         with use_average(trainee.optimizer):
@@ -130,16 +123,14 @@ def _train(prepared: Prepared, log: RunLog) -> int:
 
 
 @dataclass(frozen=True)
-class Trainee:
-    """A network on its device, with all that trains and writes it."""
+class TaskTrainee(Trainee[FinetuningWork]):
+    """A network that is fine-tuned."""
 
     task: Finetuning[Any, Any]
-    optimizer: MomentOptimizer
-    model: ModelFolder
     fresh: tuple[str, ...]  # the parameters that the start model lacks
 
 
-def build(prepared: Prepared, log: RunLog) -> Trainee:
+def build(prepared: Prepared, log: RunLog) -> TaskTrainee:
     """Return the network with the weights of the start model, and with a head that is
     random or, if it reads vectors, fitted to the examples.
     """
@@ -161,20 +152,21 @@ def build(prepared: Prepared, log: RunLog) -> Trainee:
         network.named_parameters(),
         head_scale=config.optim.head_rate_scale,
     )
+    teacher = config.teacher if config.teacher.run else None
     task = Finetuning(
         network,
         family,
         prepared.features,
         prepared.held_out,
         config.train,
-        teacher=config.teacher if config.teacher.run else None,
+        teacher=teacher,
         world=log.session.world,
     )
     if prepared.fits_head:
         say_probe(log, fit_head(network, family, prepared.features))
     tokenizer = prepared.start.require_tokenizer()
     model = ModelFolder(network, tokenizer, prepared.vectors)
-    return Trainee(task, optimizer, model, fresh)
+    return TaskTrainee(task, optimizer, model, fresh)
 
 
 def say_start(log: RunLog, start: Start) -> None:
@@ -205,7 +197,7 @@ def say_probe(log: RunLog, probe: Probe) -> None:
 # ---- writing the result --------------------------------------------------------------
 
 
-def write_result(prepared: Prepared, trainee: Trainee, log: RunLog) -> None:
+def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
     """Write answers, result and cards, and then the model: a run that has its model is
     finished.
     """
@@ -263,7 +255,7 @@ def write_result(prepared: Prepared, trainee: Trainee, log: RunLog) -> None:
 
 
 def _calibrate(
-    prepared: Prepared, trainee: Trainee, answers: Mapping[str, Sequence[Any]]
+    prepared: Prepared, trainee: TaskTrainee, answers: Mapping[str, Sequence[Any]]
 ) -> Calibration | None:
     """Fit the temperature of the probabilities to the first held-out set, and set it in
     the network.

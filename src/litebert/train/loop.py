@@ -13,13 +13,12 @@ from typing import Generic
 import torch
 
 from litebert import rng
-from litebert.config import FinetuneConfig, PretrainConfig
+from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.device import device_of
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError, NonFiniteError
 from litebert.files import sync_file
 from litebert.folder import ModelFolder
-from litebert.nn import Network
 from litebert.optim import (
     MomentOptimizer,
     build_schedule,
@@ -31,7 +30,7 @@ from litebert.runs import METRICS_FILE, RunFolder
 from litebert.tasks.task import Task, Work
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.log import RunLog
-from litebert.train.run import write_model
+from litebert.train.run import Session, write_model
 
 # first loss scale in fp16; it doubles after so many finite steps
 FIRST_SCALE = 2.0**15
@@ -51,12 +50,21 @@ RECENT = 10
 # ---- the loop ------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Trainee(Generic[Work]):
+    """What is trained: a task with its network, the optimizer, and the model, which is
+    the network with all that is written beside it.
+    """
+
+    task: Task[Work]
+    optimizer: MomentOptimizer
+    model: ModelFolder
+
+
 def train(
-    task: Task[Work],
+    trainee: Trainee[Work],
     config: PretrainConfig | FinetuneConfig,
     log: RunLog,
-    optimizer: MomentOptimizer,
-    model: ModelFolder,
     *,
     key_measure: str | None = None,
 ) -> bool:
@@ -67,35 +75,24 @@ def train(
     `best`.
     """
     settings = config.train
-    network = task.network
     session = log.session
-    world = session.world
-    checkpoints = Checkpoints(
-        session.folder / "checkpoints",
-        settings.keep_checkpoints,
-        settings.keep_every,
-        model,
-    )
-    if world.is_first:
-        checkpoints.require_disk(sum(p.numel() for p in network.parameters()))
+    task = trainee.task
+    checkpoints = _open_checkpoints(trainee, settings, session)
     schedule = build_schedule(
         config.optim,
         total_steps=settings.steps,
         is_by_clock=settings.minutes is not None,
     )
-    progress = _restore(network, optimizer, checkpoints, config, log)
-    clock = None
-    if settings.minutes is not None:
-        seconds = 60 * settings.minutes
-        end = session.begun + seconds - progress.seconds
-        clock = Clock(seconds, settings.steps, end, world)
+    progress = _restore(trainee, checkpoints, config, log)
+    clock = Clock.of_run(settings, session, progress)
+    if clock is not None:
         log.ends = clock.ends
     left = progress.steps_left(settings.steps)
     log.begin(progress.step, progress.step + left)
-    best = BestModel.of_run(task, optimizer, model, log, key_measure)
-
+    best = BestModel.of_run(trainee, log, key_measure)
     if progress.step == 0 and settings.eval_at_start:
         log.evaluation(progress.step, best.evaluate)
+
     # The batches begin at the step of the checkpoint: each is a function of its number,
     # so nothing is replayed.
     batches = iter(task.batches(progress.step, NO_END))
@@ -103,39 +100,41 @@ def train(
     begun = time.monotonic()
     begun_computing = time.process_time()
     while left and not is_stopping:
+        # ---- the step
         works = next(batches)
         # Not the step: by the clock, a step may advance the schedule by more or less.
         rate = schedule(min(settings.steps - 1, int(progress.position)))
         result = training_step(
             task,
             works,
-            optimizer,
+            trainee.optimizer,
             step=progress.step,
             learning_rate=rate,
             clip_norm=config.optim.clip_norm,
             seed=settings.seed,
-            world=world,
+            world=session.world,
             loss_scale=progress.loss_scale,
         )
         count(progress, result, config, log)
         left = progress.steps_left(settings.steps)
+
+        # ---- reports and evaluations, always after the last step
         log.advance(progress.step, progress.step + left)
         if not left or progress.step % settings.log_every == 0:
             _report_window(task, progress, result, rate, log)
         if not left or progress.step % settings.eval_every == 0:
             log.evaluation(progress.step, best.evaluate)
-        if clock and left:
+        if clock is not None and left:
             clock.adjust(progress, log.evaluation_seconds)
+
+        # ---- checkpoints
         # After a step that counts as skipped, the run neither stops nor saves: the
         # checkpoint before it stays the newest.
         is_stopping = session.should_stop() and not progress.skipped_in_a_row
         is_due = not left or is_stopping or progress.step % settings.save_every == 0
-        if is_due and not progress.skipped_in_a_row and world.is_first:
-            if (session.folder / METRICS_FILE).exists():
-                # its rows survive a power cut, too
-                sync_file(session.folder / METRICS_FILE)
-            checkpoints.save(network, optimizer, progress)
-    if clock and not left and log.device.is_cpu:
+        if is_due and not progress.skipped_in_a_row and session.world.is_first:
+            _save(trainee, checkpoints, progress, session)
+    if clock is not None and not left and log.device.is_cpu:
         seconds = time.monotonic() - begun
         computed = time.process_time() - begun_computing
         note_share(progress.step, seconds, computed, log)
@@ -161,9 +160,24 @@ def note_share(step: int, seconds: float, computed: float, log: RunLog) -> None:
     log.note(step, text, is_warning=True)
 
 
+def _open_checkpoints(
+    trainee: Trainee[Work], settings: TrainConfig, session: Session
+) -> Checkpoints:
+    """Return the checkpoints of a run, whose disk must have room for them."""
+    checkpoints = Checkpoints(
+        session.folder / "checkpoints",
+        settings.keep_checkpoints,
+        settings.keep_every,
+        trainee.model,
+    )
+    if session.world.is_first:
+        parameters = trainee.task.network.parameters()
+        checkpoints.require_disk(sum(p.numel() for p in parameters))
+    return checkpoints
+
+
 def _restore(
-    network: Network,
-    optimizer: MomentOptimizer,
+    trainee: Trainee[Work],
     checkpoints: Checkpoints,
     config: PretrainConfig | FinetuneConfig,
     log: RunLog,
@@ -171,6 +185,8 @@ def _restore(
     """Load the newest good checkpoint, if there is one, in all processes; return the
     progress that it had, or that of a new run.
     """
+    network = trainee.task.network
+    optimizer = trainee.optimizer
     world = log.session.world
     problems = list[LitebertError]()
     # the other processes receive what the first one read
@@ -189,6 +205,21 @@ def _restore(
         return RunProgress.model_validate(restored)
     is_scaled = config.train.precision == "fp16"
     return RunProgress(loss_scale=FIRST_SCALE if is_scaled else 1.0)
+
+
+def _save(
+    trainee: Trainee[Work],
+    checkpoints: Checkpoints,
+    progress: RunProgress,
+    session: Session,
+) -> None:
+    """Write a checkpoint, after the log that belongs to it is on disk: both survive a
+    power cut.
+    """
+    metrics = session.folder / METRICS_FILE
+    if metrics.exists():
+        sync_file(metrics)
+    checkpoints.save(trainee.task.network, trainee.optimizer, progress)
 
 
 def _report_window(
@@ -215,24 +246,17 @@ class BestModel(Generic[Work]):
     if there is one, in the run's `best`.
     """
 
-    task: Task[Work]
-    optimizer: MomentOptimizer
-    model: ModelFolder
+    trainee: Trainee[Work]
     log: RunLog
     key_measure: str | None
     value: float = -math.inf  # the highest so far
 
     @classmethod
     def of_run(
-        cls,
-        task: Task[Work],
-        optimizer: MomentOptimizer,
-        model: ModelFolder,
-        log: RunLog,
-        key_measure: str | None,
+        cls, trainee: Trainee[Work], log: RunLog, key_measure: str | None
     ) -> "BestModel[Work]":
         """Return it with the highest value in the log, which a resumed run has."""
-        best = cls(task, optimizer, model, log, key_measure)
+        best = cls(trainee, log, key_measure)
         if key_measure and log.session.world.is_first:
             for row in RunFolder(log.session.folder).evaluations:
                 best.value = max(best.value, row.values.get(key_measure, -math.inf))
@@ -242,13 +266,14 @@ class BestModel(Generic[Work]):
         """Return the measures of the optimizer's average of the weights, if it keeps
         one; write the model if it is the best.
         """
-        with use_average(self.optimizer):
-            measures = self.task.evaluate()
+        session = self.log.session
+        with use_average(self.trainee.optimizer):
+            measures = self.trainee.task.evaluate()
             value = measures.get(self.key_measure or "", -math.inf)
             is_better = self.value < value < math.inf
-            if is_better and self.log.session.world.is_first:
+            if is_better and session.world.is_first:
                 self.value = value
-                write_model(self.log.session.folder / "best", self.model)
+                write_model(session.folder / "best", self.trainee.model)
         return measures
 
 
@@ -451,10 +476,23 @@ class Clock:
     ends: float
     world: World = ALONE
     now: Callable[[], float] = time.monotonic
-    # the time left, the step
+    # the latest looks, each with the time that was left and the step
     _seen: deque[tuple[float, int]] = field(
         default_factory=lambda: deque(maxlen=RECENT)
     )
+
+    @classmethod
+    def of_run(
+        cls, settings: TrainConfig, session: Session, progress: RunProgress
+    ) -> "Clock | None":
+        """Return the clock of a run, which has already spent some of its time if it is
+        resumed; None for a run of a number of steps.
+        """
+        if settings.minutes is None:
+            return None
+        seconds = 60 * settings.minutes
+        end = session.begun + seconds - progress.seconds
+        return cls(seconds, settings.steps, end, session.world)
 
     def adjust(self, progress: RunProgress, seconds_to_end: float) -> None:
         """Set the time spent, and the stride by the pace of the last 20 % of the time;
