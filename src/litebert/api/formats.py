@@ -227,24 +227,24 @@ def hub_push(
 
     place = locate(folder)
     repository, revision = parse_name(name)
-    card, is_kept = card_of(
-        place, name=repository, license=license, languages=languages
-    )
+    card = card_of(place, name=repository, license=license, languages=languages)
     files = model_files(place)
     files.pop(CARD_FILE, None)
     sizes = {path: file.stat().st_size for path, file in files.items()}
-    sizes[CARD_FILE] = len(card.encode())
+    sizes[CARD_FILE] = len(card.text.encode())
     plan = PublicationPlan(
         repository=repository,
         revision=revision or "main",
         files=sizes,
-        card="kept" if is_kept else "made",
+        card="kept" if card.is_of_user else "made",
     )
     summary = _summary(plan, is_private=private)
     if dry_run:
-        return Shown(plan, f"{summary}\n\n{card}")
+        return Shown(plan, f"{summary}\n\n{card.text}")
     say(summary)
-    commit = push(repository, revision, files, texts={CARD_FILE: card}, private=private)
+    commit = push(
+        repository, revision, files, texts={CARD_FILE: card.text}, private=private
+    )
     return Shown({"commit": commit}, commit)
 
 

@@ -36,22 +36,29 @@ def write_card(folder: Path, *, final: Path | None = None) -> None:
     write_text(folder / CARD_FILE, f"{card}\n{WRITTEN_BY_LITEBERT}\n")
 
 
+@dataclass(frozen=True)
+class PublishedCard:
+    """The card that is published with a model."""
+
+    text: str
+    is_of_user: bool  # the README.md of the folder, which litebert did not write
+
+
 def card_of(
     folder: Path, *, name: str, license: str = "", languages: Sequence[str] = ()
-) -> tuple[str, bool]:
-    """Return the card that is published with a model, and whether it is the folder's
-    own README.md.
+) -> PublishedCard:
+    """Return the card that is published with a model.
 
     A README.md of your own is used unchanged; otherwise a card is made from the files
     on disk, which checks them, too.
     """
-    card = model_card(folder, name=name, license=license, languages=languages)
+    text = model_card(folder, name=name, license=license, languages=languages)
     path = folder / CARD_FILE
     if not path.is_file():
-        return card, False
+        return PublishedCard(text, is_of_user=False)
     written = read_capped(path, _LONGEST_CARD, command=f"ls -l {path}")
     if WRITTEN_BY_LITEBERT.encode() in written:
-        return card, False
+        return PublishedCard(text, is_of_user=False)
     if license or languages:
         raise LitebertError(
             "LB-637",
@@ -59,7 +66,7 @@ def card_of(
             " effect",
             next=f"put them between the lines of --- in {path}, or move it away",
         )
-    return written.decode("utf-8", "replace"), True
+    return PublishedCard(written.decode("utf-8", "replace"), is_of_user=True)
 
 
 def model_card(

@@ -28,6 +28,7 @@ _MOST_ODD = 0.02
 _SMALL = "àâäáãåæçèéêëìíîïñòóôöõøœùúûüß"
 _CAPITAL = "ÀÂÄÁÃÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÖÕØŒÙÚÛÜ"
 _MARKS = "’‘“”„‚–—…«»‹›€£¥§°ºª·•©®™¿¡²³½¼¾±×\xa0\xad"
+_KNOWN = _SMALL + _CAPITAL + _MARKS
 _WORD = re.compile(r"[^\W\d_]+")
 # in a word, no capital follows a small letter
 _SPELT = re.compile(rf"[A-Z{_CAPITAL}]*[a-z{_SMALL}]*")
@@ -45,9 +46,12 @@ def find_encoding(sample: bytes) -> str:
     """
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    if _share_of_nul(sample[1:2000:2]) > 0.5 and not _share_of_nul(sample[0:2000:2]):
+    # ASCII characters have a NUL byte each: the second one if the order is little-endian
+    share_of_first = _share_of_nul(sample[0:2000:2])
+    share_of_second = _share_of_nul(sample[1:2000:2])
+    if share_of_second > 0.5 and share_of_first == 0:
         return "utf-16-le"
-    if _share_of_nul(sample[0:2000:2]) > 0.5 and not _share_of_nul(sample[1:2000:2]):
+    if share_of_first > 0.5 and share_of_second == 0:
         return "utf-16-be"
     if is_utf8(sample) or not _is_western(sample):
         return "utf-8"
@@ -65,29 +69,37 @@ def is_utf8(sample: bytes) -> bool:
     try:
         getincrementaldecoder("utf-8")().decode(sample)  # the last one may be cut
     except UnicodeDecodeError:
-        num_characters = sum(
-            character > "\x7f" for character in sample.decode("utf-8", "ignore")
-        )
+        num_whole = len(_beyond_ascii(sample.decode("utf-8", "ignore")))
         num_damaged = sample.decode("utf-8", "replace").count("\ufffd")
-        return num_characters >= num_damaged
+        return num_whole >= num_damaged
     return True
 
 
+def _beyond_ascii(text: str) -> list[str]:
+    return [character for character in text if character > "\x7f"]
+
+
 def _is_western(sample: bytes) -> bool:
+    """Return whether bytes are meant as Windows-1252."""
     try:
         text = sample.decode("cp1252")
     except UnicodeDecodeError:
         return False
-    known = _SMALL + _CAPITAL + _MARKS
-    others = [character for character in text if character > "\x7f"]
-    num_odd = sum(character not in known for character in others)
-    if len(others) < _FEW * len(text):
-        return 2 * num_odd <= len(others)
-    num_odd += len(_LONG_RUN.findall(text))
-    words = [word for word in _WORD.findall(text) if not word.isascii()]
-    num_odd += sum(not _SPELT.fullmatch(word) for word in words)
+    characters = _beyond_ascii(text)
+    num_unknown = sum(character not in _KNOWN for character in characters)
+    if len(characters) < _FEW * len(text):  # as in English
+        return 2 * num_unknown <= len(characters)
+
+    # Bytes of other encodings stand in long runs, or look like aÂrÃ in words.
+    num_runs = len(_LONG_RUN.findall(text))
+    num_misspelt = 0
+    for word in _WORD.findall(text):
+        if not word.isascii() and not _SPELT.fullmatch(word):
+            num_misspelt += 1
+    num_odd = num_unknown + num_runs + num_misspelt
     num_plain = sum(character.isascii() and character.isalpha() for character in text)
-    return num_odd <= _MOST_ODD * len(others) and num_plain > 2 * len(others)
+    has_few_odd = num_odd <= _MOST_ODD * len(characters)
+    return has_few_odd and num_plain > 2 * len(characters)
 
 
 def to_utf8(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:

@@ -22,39 +22,39 @@ def rows_in(value: object) -> list[object] | None:
     {'text': 'so dull', 'label': 'neg'}
     """
     if isinstance(value, list):
-        return _of_documents(value)
+        return _rows_of_list(value)
     if not isinstance(value, dict) or not value:
         return None
     names = {name.lower() for name in value}
     if names <= _SPLITS:
-        return _of_splits(value)
+        return _rows_of_splits(value)
+    # what pandas writes with orient="split"
     columns = value.get("columns")
     data = value.get("data")
-    if isinstance(columns, list) and isinstance(data, list):  # pandas, "split"
-        return [_named(columns, row) for row in data]
-    parts = list(value.values())
-    if all(isinstance(part, dict) for part in parts):
-        return _of_objects(value)
-    return _of_parts(value)
+    if isinstance(columns, list) and isinstance(data, list):
+        return [_with_names(columns, row) for row in data]
+    if all(isinstance(field, dict) for field in value.values()):
+        return _rows_of_objects(value)
+    return _rows_of_fields(value)
 
 
-def _of_parts(value: Mapping[str, object]) -> list[object] | None:
+def _rows_of_fields(value: Mapping[str, object]) -> list[object] | None:
     """Return the rows of an object with lists in it: those of the only list, or of the
     only one with more than texts and numbers; or all lists as columns.
     """
-    lists = [part for part in value.values() if isinstance(part, list)]
+    lists = [field for field in value.values() if isinstance(field, list)]
     if len(lists) == 1:
         return rows_in(lists[0])
-    # names of labels may stand beside the rows
-    tables = [part for part in lists if not all(map(_is_scalar, part))]
+    # the others may be the names of labels
+    tables = [members for members in lists if not all(map(_is_scalar, members))]
     if len(tables) == 1:
         return rows_in(tables[0])
     if tables or len(lists) < len(value):
         return None
-    return _of_lists(value)
+    return _rows_of_lists(value)
 
 
-def _of_documents(documents: Sequence[object]) -> list[object]:
+def _rows_of_list(documents: Sequence[object]) -> list[object]:
     """Return the rows of a list; of documents in SQuAD's layout, the questions with
     their contexts.
     """
@@ -85,7 +85,7 @@ def _questions(paragraph: object) -> Iterator[object]:
             yield question
 
 
-def _of_splits(value: Mapping[str, object]) -> list[object]:
+def _rows_of_splits(value: Mapping[str, object]) -> list[object]:
     """Return the rows of all parts of a data set, with the name of the part of each."""
     rows = list[object]()
     for name, part in value.items():
@@ -98,30 +98,30 @@ def _of_splits(value: Mapping[str, object]) -> list[object]:
     return rows
 
 
-def _named(columns: Sequence[object], row: object) -> object:
+def _with_names(columns: Sequence[object], row: object) -> object:
     if not isinstance(row, list):
         return row
     names = map(str, columns)
     return dict(zip(names, row, strict=False))
 
 
-def _of_objects(value: Mapping[str, Any]) -> list[object]:
+def _rows_of_objects(value: Mapping[str, Any]) -> list[object]:
     """Return the rows of an object of objects: of rows by their names or, as pandas
     writes a table, of columns, in each of which rows have the same numbers.
     """
-    parts = list(value.values())
-    numbers = parts[0].keys()
-    have_same_keys = all(part.keys() == numbers for part in parts)
-    are_columns = have_same_keys and all(map(str.isdecimal, numbers))
+    objects = list(value.values())
+    keys = objects[0].keys()
+    have_same_keys = all(members.keys() == keys for members in objects)
+    are_columns = have_same_keys and all(map(str.isdecimal, keys))
     if not are_columns:
-        return parts
+        return objects
     rows = list[object]()
-    for number in numbers:
+    for number in keys:
         rows.append({column: cells[number] for column, cells in value.items()})
     return rows
 
 
-def _of_lists(value: Mapping[str, Any]) -> list[object]:
+def _rows_of_lists(value: Mapping[str, Any]) -> list[object]:
     """Return the rows of an object of lists: of columns, which are equally long and of
     which one has other things than texts; or of the texts of each label.
     """
@@ -167,15 +167,15 @@ def columns_of(value: Any) -> object:
     'pos'
     """
     if isinstance(value, list):
-        return _of_list(value)
+        return _columns_of_list(value)
     if not isinstance(value, dict):
         return value
     row = value
     is_annotated = not _ANNOTATED.isdisjoint(value)
     if is_annotated and isinstance(value.get("data"), dict):
-        row = _of_label_studio(value)
+        row = _label_studio_row(value)
     if isinstance(row.get("accept"), list) and isinstance(row.get("options"), list):
-        row = _of_prodigy(row)
+        row = _prodigy_row(row)
     inner = dict(_inner_columns(row, "", _DEPTH))
     return {**row, **inner}
 
@@ -185,7 +185,7 @@ def is_rejected(row: Mapping[str, object]) -> bool:
     return "spans" in row and row.get("answer") in ("reject", "ignore")
 
 
-def _of_list(cells: list[Any]) -> object:
+def _columns_of_list(cells: list[Any]) -> object:
     """Return cells as columns 1, 2, …; or a text and its entities, as in spaCy."""
     if len(cells) == 2:
         text, entities = cells
@@ -196,20 +196,23 @@ def _of_list(cells: list[Any]) -> object:
     return {str(number): cell for number, cell in enumerate(cells, 1)}
 
 
-def _of_label_studio(task: Mapping[str, Any]) -> dict[str, Any]:
+def _label_studio_row(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data of a task of Label Studio with its first annotation that was not
     cancelled.
     """
     row = {**task["data"]}
     annotations = _objects(task.get("annotations") or task.get("completions"))
-    kept = [one for one in annotations if not one.get("was_cancelled")]
-    if not kept:
+    finished = list[dict[str, Any]]()
+    for annotation in annotations:
+        if not annotation.get("was_cancelled"):
+            finished.append(annotation)
+    if not finished:
         return row
-    results = _objects(kept[0].get("result"))
+    results = _objects(finished[0].get("result"))
     values = _objects([result.get("value") for result in results])
-    chosen = [value["choices"] for value in values if value.get("choices")]
-    if chosen:
-        row["label"] = _only(chosen[0])
+    choices = [value["choices"] for value in values if value.get("choices")]
+    if choices:
+        row["label"] = _one_or_several(choices[0])
     else:
         row["entities"] = values
     return row
@@ -222,17 +225,17 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     return [member for member in value if isinstance(member, dict)]
 
 
-def _of_prodigy(task: Mapping[str, Any]) -> dict[str, Any]:
+def _prodigy_row(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return a task of prodigy whose options are labels, with those that were
     accepted.
     """
-    row = {**task, "label": _only(task["accept"])}
+    row = {**task, "label": _one_or_several(task["accept"])}
     del row["accept"]
     del row["options"]
     return row
 
 
-def _only(labels: list[Any]) -> object:
+def _one_or_several(labels: list[Any]) -> object:
     return labels[0] if len(labels) == 1 else labels
 
 
@@ -242,14 +245,14 @@ def _inner_columns(
     """Yield the columns inside of objects, by their dotted names."""
     for name, part in value.items():
         if name == "choices" and isinstance(part, list):
-            yield f"{prefix}{name}", _choices(part)
+            yield f"{prefix}{name}", _choice_lists(part)
         elif isinstance(part, dict) and depth:
             yield from _inner_columns(part, f"{prefix}{name}.", depth - 1)
         elif prefix and _is_scalar(part):
             yield f"{prefix}{name}", part
 
 
-def _choices(members: list[Any]) -> object:
+def _choice_lists(members: list[Any]) -> object:
     """Return choices that are objects of a text and a label, as in ARC, as lists."""
     for member in members:
         if not isinstance(member, dict) or not {"text", "label"} <= member.keys():

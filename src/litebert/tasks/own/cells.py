@@ -15,9 +15,7 @@ MISSING = ("nan", "na", "n/a", "null", "none")
 # annotators disagreed; "none" and "na" may be labels
 NO_LABEL = ("-", "--", "–", "—", "?", "nan", "n/a", "#n/a", "null")
 
-# The content of a cell; None if it is empty
-
-_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+# ---- the content of a cell; None if it is empty --------------------------------------
 
 
 def text_of(value: object) -> str | None:
@@ -27,8 +25,11 @@ def text_of(value: object) -> str | None:
     if isinstance(value, float):
         if math.isnan(value):
             return None
-        value = int(value) if value.is_integer() else value
-    return str(value).lower() if isinstance(value, int | float) else None
+        if value.is_integer():
+            return str(int(value))
+    if isinstance(value, int | float):
+        return str(value).lower()
+    return None
 
 
 def name_of(value: object) -> str | None:
@@ -124,28 +125,45 @@ def split_of(value: object) -> str | None:
 def list_of(value: object) -> list[object] | None:
     """Return a cell as a list: from a list, or from text as JSON, Python or numpy write
     one.
+
+    >>> list_of('["a", "b"]'), list_of("['a' 'b']"), list_of("[1 2]")
+    (['a', 'b'], ['a', 'b'], ['1', '2'])
     """
     if isinstance(value, (list, tuple)):
         return list(value)
-    text = value.strip() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
     if not (text.startswith("[") and text.endswith("]")):
         return None
     try:
         parsed = json.loads(text)
-        return parsed if isinstance(parsed, list) else None
     except (ValueError, RecursionError):
-        inside = text[1:-1]
-    if "'" not in inside and '"' not in inside:  # bare words
-        return [word for word in re.split(r"[\s,]+", inside) if word]
-    if not re.fullmatch(r"[\s,]*", _QUOTED.sub("", inside)):
+        return _members_of(text[1:-1])
+    return parsed if isinstance(parsed, list) else None
+
+
+# a text between single or double quotes, in which a backslash escapes the next character
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+_BETWEEN_MEMBERS = re.compile(r"[\s,]+")
+
+
+def _members_of(inside: str) -> list[object] | None:
+    """Return the members of a list that is not JSON, given the text between its
+    brackets: quoted texts, as in Python, or words without quotes, as in numpy.
+    """
+    if "'" not in inside and '"' not in inside:
+        return [word for word in _BETWEEN_MEMBERS.split(inside) if word]
+    outside = _QUOTED.sub("", inside)
+    if not re.fullmatch(r"[\s,]*", outside):
         return None
-    return [
-        re.sub(r"\\(.)", r"\1", single or double)
-        for single, double in _QUOTED.findall(inside)
-    ]
+    members = list[object]()
+    for single, double in _QUOTED.findall(inside):
+        members.append(re.sub(r"\\(.)", r"\1", single or double))
+    return members
 
 
-# What the cells of a column look like
+# ---- what the cells of a column look like --------------------------------------------
 
 _TEXT_CHARACTERS = 10  # the mean length of texts, at least
 FEWEST_WORDS = 3  # of a sentence, in the mean
@@ -153,17 +171,23 @@ FEWEST_WORDS = 3  # of a sentence, in the mean
 
 def strings_of(cells: Iterable[object]) -> list[str]:
     """Return the texts among cells that are not numbers."""
-    values = (text_of(cell) for cell in cells if isinstance(cell, str))
-    return [value for value in values if value is not None and number_of(value) is None]
+    strings = list[str]()
+    for cell in cells:
+        text = text_of(cell) if isinstance(cell, str) else None
+        if text is not None and number_of(text) is None:
+            strings.append(text)
+    return strings
 
 
 def have_words(cells: Sequence[object]) -> bool:
     """Return whether most cells have several words."""
-    values = strings_of(cells)
-    if not values or len(values) * 2 < len(cells):
+    texts = strings_of(cells)
+    if not texts or len(texts) * 2 < len(cells):
         return False
-    num_worded = sum(" " in value or not value.isascii() for value in values)
-    return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
+    # Chinese and Japanese have no spaces between words
+    num_worded = sum(" " in text or not text.isascii() for text in texts)
+    mean_length = fmean(len(text) for text in texts)
+    return num_worded * 2 > len(texts) and mean_length >= _TEXT_CHARACTERS
 
 
 def are_varied(cells: Sequence[object]) -> bool:
@@ -176,18 +200,17 @@ def are_labels(cells: Sequence[object]) -> bool:
     """Return whether there are few distinct values, or fractions, or nothing but
     lists.
     """
-    labels = [label_of(cell) for cell in cells]
-    filled = [label for label in labels if label is not None]
-    if not filled:
+    labels = [label for label in map(label_of, cells) if label is not None]
+    if not labels:
         return has_list(cells)
-    num_distinct = len(set(filled))
+    num_distinct = len(set(labels))
     if num_distinct < 2:
         return False
-    numbers = [number_of(label) for label in filled]
-    if any(number is None for number in numbers):
-        return num_distinct <= max(2, len(filled) // 2)
+    numbers = [number_of(label) for label in labels]
+    if None in numbers:  # names
+        return num_distinct <= max(2, len(labels) // 2)
     has_fractions = any(number and number % 1 for number in numbers)
-    return has_fractions or num_distinct * 2 <= len(filled)
+    return has_fractions or num_distinct * 2 <= len(labels)
 
 
 # 1/31/2024 14:00, or a short text with a year and the number of a day or an hour, such
@@ -204,8 +227,8 @@ def are_dates(cells: Sequence[object]) -> bool:
     >>> are_dates(["01 31, 2018", "2 May 2019"]), are_dates(["in 2018", "2019"])
     (True, False)
     """
-    filled = [text for text in map(text_of, cells) if text]
-    return bool(filled) and all(_DATE(text.strip()) for text in filled)
+    texts = [text for text in map(text_of, cells) if text]
+    return bool(texts) and all(_DATE(text.strip()) for text in texts)
 
 
 SEPARATORS = "|;,"  # between the labels of one cell, the likeliest first

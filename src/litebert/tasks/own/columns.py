@@ -88,7 +88,8 @@ class Columns:
 
     def without(self, role: Role) -> "Columns":
         """Return the columns of all other roles."""
-        names = {key: names for key, names in self.names.items() if key != role}
+        names = dict(self.names)
+        names.pop(role, None)
         return Columns(names, self.has_header)
 
     def words(self) -> Names:
@@ -97,7 +98,9 @@ class Columns:
         for role, names in self.names.items():
             name = _joined(names) if role in SEVERAL else names[0]
             words.append(f"{role}={name}")
-        return (*words, "header=no") if self.has_header is False else tuple(words)
+        if self.has_header is False:
+            words.append("header=no")
+        return tuple(words)
 
     def require_in(
         self, columns: Sequence[str], *, without: Collection[Role] = (), where: str = ""
@@ -105,21 +108,24 @@ class Columns:
         """Check that a table has the columns of all roles, except those in
         `without`.
         """
-        for role, name in (
-            (role, name) for role, names in self.names.items() for name in names
-        ):
-            if role not in without and name not in columns:
-                what = f"there is no column {name}{where}"
-                advice = did_you_mean(name, columns)
-                wanted = f"one of {', '.join(columns)}"
-                advice = f"--column {role}=NAME ({advice})"
-                raise RequestError(
-                    "LB-851",
-                    what,
-                    received=f"{role}={name}",
-                    expected=wanted,
-                    next=advice,
-                )
+        for role, names in self.names.items():
+            if role in without:
+                continue
+            for name in names:
+                if name not in columns:
+                    raise _no_such_column(role, name, columns, where)
+
+
+def _no_such_column(
+    role: Role, name: str, columns: Sequence[str], where: str
+) -> RequestError:
+    return RequestError(
+        "LB-851",
+        f"there is no column {name}{where}",
+        received=f"{role}={name}",
+        expected=f"one of {', '.join(columns)}",
+        next=f"--column {role}=NAME ({did_you_mean(name, columns)})",
+    )
 
 
 HEADERS = {"header=yes": True, "header=no": False}
@@ -164,31 +170,41 @@ def chosen_columns(
     """
     names = dict[Role, Names]()
     has_header = None
+    # accents may be letters of their own, as in names that macOS gives to files
     composed = {unicodedata.normalize("NFC", name): name for name in columns or ()}
     for word in words:
         if word in HEADERS:
             has_header = HEADERS[word]
             continue
-        role, _, name = word.partition("=")
-        role = SYNONYMS.get(role, role)
-        name = composed.get(unicodedata.normalize("NFC", name), name)
-        if role not in roles() or not name:
-            raise RequestError(
-                "LB-850",
-                f"{word} does not name a column",
-                expected=f"ROLE=NAME, with a role of {', '.join(roles())}; or header=no",
-                next=f"--column text=NAME ({did_you_mean(role, roles())})",
-            )
-        is_one = role not in SEVERAL or name in (columns or names.get(role, ()))
-        names[role] = (
-            (name,)
-            if is_one
-            else tuple(dict.fromkeys(chain(*csv.reader(io.StringIO(name, newline="")))))
-        )
+        typed_role, _, typed_name = word.partition("=")
+        role = SYNONYMS.get(typed_role, typed_role)
+        if role not in roles() or not typed_name:
+            raise _no_assignment(word, role)
+        name = composed.get(unicodedata.normalize("NFC", typed_name), typed_name)
+        is_one_name = name in (columns or names.get(role, ()))
+        if role in SEVERAL and not is_one_name:
+            names[role] = _split_names(name)
+        else:
+            names[role] = (name,)
     chosen = Columns(names, has_header)
     if columns is not None:
         chosen.require_in(columns)
     return chosen
+
+
+def _split_names(text: str) -> Names:
+    """Return the different names in a text with commas between."""
+    lines = csv.reader(io.StringIO(text, newline=""))
+    return tuple(dict.fromkeys(chain(*lines)))
+
+
+def _no_assignment(word: str, role: Role) -> RequestError:
+    return RequestError(
+        "LB-850",
+        f"{word} does not name a column",
+        expected=f"ROLE=NAME, with a role of {', '.join(roles())}; or header=no",
+        next=f"--column text=NAME ({did_you_mean(role, roles())})",
+    )
 
 
 def pair_flags(names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ the first rows.
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -32,30 +32,8 @@ from litebert.tasks.own.columns import (
     pair_flags,
 )
 
-_NUMBERED = re.compile(r"(.*?)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
-_FEWEST = {"": 3} | dict.fromkeys(
-    (
-        "choice",
-        "option",
-        "opt",
-        "op",
-        "ending",
-        "answer",
-        "ans",
-        "sol",
-        "solution",
-        "candidate",
-        "alternative",
-    ),
-    2,
-)
-"""How many columns it takes to be choices, if their names end in a number or letter, by
-what comes before it.
-"""
-
-
-# last words of the names of columns that tell rows apart: Ticket ID, phrase_id
-ENDS_OF_IDENTIFIERS = (["id"], ["uuid"], ["guid"])
+# the last words of the names of columns that tell rows apart: Ticket ID, phrase_id
+_ENDS_OF_IDENTIFIERS = ("id", "uuid", "guid")
 
 # roles whose cells may be objects
 _OF_OBJECTS = ("answers", "choices")
@@ -74,18 +52,9 @@ class ColumnGuess:
 
     def __post_init__(self) -> None:
         self.assigned = dict(self.chosen.names)
-        # the columns of objects, whose parts are columns: a of a.b.c, and a.b
-        self._with_parts = set[str]()
-        for name in self.names:
-            parent = name.rpartition(".")[0]
-            while parent:
-                self._with_parts.add(parent)
-                parent = parent.rpartition(".")[0]
-        # the first of several counts
-        self.by_normal = {
-            normalize_name(name.rpartition(".")[2]): name
-            for name in reversed(self.names)
-        } | {normalize_name(name): name for name in reversed(self.names)}
+        self.by_normal = _by_normal_name(self.names)
+        # columns of objects, whose parts are columns, too
+        self._with_parts = _columns_with_parts(self.names)
 
     def cells(self, name: str) -> list[object]:
         """Return the cells of a column in the first rows."""
@@ -95,36 +64,30 @@ class ColumnGuess:
         """Return the columns that have no role yet; not those of objects, whose parts
         are columns.
         """
-        taken = {*chain(*self.assigned.values())}
-        return [
-            name
-            for name in self.names
-            if name not in taken and not self._has_parts(name)
-        ]
-
-    def _has_parts(self, name: str) -> bool:
-        return name in self._with_parts
+        unavailable = {*chain(*self.assigned.values()), *self._with_parts}
+        return [name for name in self.names if name not in unavailable]
 
     def usual(self, role: Role, more: Sequence[str] = ()) -> Names:
-        """Return the chosen column of a role, or the first free one with a usual
-        name.
+        """Return the chosen column of a role, or the first free one with a usual name;
+        the names in `more` are likelier than the usual ones.
         """
         if self.assigned.get(role):
             return self.assigned[role]
-        free = self.free_columns()
-        names = [self.by_normal.get(usual) for usual in (*more, *NAMES.get(role, ()))]
+        free = set(self.free_columns())
         if role in _OF_OBJECTS:
-            free += [name for name in self.names if self._has_parts(name)]
-        usual = [name for name in names if name is not None and name in free]
+            free |= self._with_parts
+        candidates = list[str]()
+        for usual_name in (*more, *NAMES.get(role, ())):
+            column = self.by_normal.get(usual_name)
+            if column in free:
+                candidates.append(column)
         if role == "text":
-            filled = [name for name in usual if self._is_filled(name)]
-            usual = filled or usual
+            candidates = _prefer(self._is_filled, candidates)
         if role == "label":  # one that is the same everywhere teaches nothing
-            varied = [name for name in usual if self._num_values(name) > 1]
-            usual = varied or usual
-        if role == "id" and not usual:
-            usual = self._identifiers()
-        return tuple(usual[:1])
+            candidates = _prefer(self._has_several_values, candidates)
+        if role == "id" and not candidates:
+            candidates = self._identifiers()
+        return tuple(candidates[:1])
 
     def _identifiers(self) -> list[str]:
         """Return the free columns such as Ticket ID, whose names end in a word for an
@@ -135,7 +98,8 @@ class ColumnGuess:
             cells = self.cells(name)
             values = {label_of(cell) for cell in cells}
             is_unique = len(values) == len(cells) and None not in values
-            is_named = words_of(name)[-1:] in ENDS_OF_IDENTIFIERS
+            words = words_of(name)
+            is_named = bool(words) and words[-1] in _ENDS_OF_IDENTIFIERS
             if is_named and is_unique and not have_words(cells):
                 identifiers.append(name)
         return identifiers
@@ -183,40 +147,31 @@ class ColumnGuess:
         """
         if role == "text" and len(candidates) == 2:
             return pair_flags(candidates)
-        names = tuple(candidates[:1])
+        names = tuple(candidates[:1]) or tuple(self.free_columns()[-1:]) or ("NAME",)
         if role == "label" and candidates:
-            marks = [name for name in self.free_columns() if self._has_marks(name)]
             names = (min(reversed(candidates), key=self._num_values),)
+            marks = self._columns_of_marks()
             if len(marks) > 1:  # a column for each label
                 names = tuple(marks)
-        if not names:
-            names = tuple(self.free_columns()[-1:]) or ("NAME",)
         word = Columns({role: names}).words()[0]
         return f"--column {shlex.quote(word)}"
 
-    def _is_filled(self, name: str) -> bool:
-        """Return whether most cells of a column have something in them."""
-        num_empty = sum(cell in (None, "") for cell in self.cells(name))
-        return num_empty * 2 <= len(self.sample)
-
-    def _num_values(self, name: str) -> int:
-        return len({label_of(cell) for cell in self.cells(name)})
+    # ---- labels ----
 
     def likely_labels(self) -> list[str]:
         """Return the free columns with a usual word in their names that are not texts;
         else those that look like labels. Dates are none.
         """
-        free = [name for name in self.free_columns() if not are_dates(self.cells(name))]
-        named = [name for name in free if has_usual_word(name, "label")]
-        named = [name for name in named if not have_words(self.cells(name))]
+        free = self._free_without_dates()
+        named = list[str]()
+        for name in free:
+            if has_usual_word(name, "label") and not have_words(self.cells(name)):
+                named.append(name)
         if not named:
             return [name for name in free if self._has_labels(name)]
         # airline_sentiment_confidence is about airline_sentiment
-        return [
-            name
-            for name in named
-            if not any(name.startswith(f"{other}_") for other in named)
-        ]
+        beginnings = tuple(f"{name}_" for name in named)
+        return [name for name in named if not name.startswith(beginnings)]
 
     def _has_labels(self, name: str) -> bool:
         cells = self.cells(name)
@@ -224,15 +179,23 @@ class ColumnGuess:
 
     def label_marks(self) -> Names:
         """Return three or more free columns of 0 and 1, which are a column for each
-        label.
+        label; none unless two of them have both.
         """
-        marks = [name for name in self.free_columns() if self._has_marks(name)]
-        has_both = [name for name in marks if self._num_values(name) > 1]
-        return tuple(marks) if len(marks) > 2 and len(has_both) > 1 else ()
+        marks = self._columns_of_marks()
+        num_varied = sum(map(self._has_several_values, marks))
+        if len(marks) < 3 or num_varied < 2:
+            return ()
+        return tuple(marks)
+
+    def _columns_of_marks(self) -> list[str]:
+        """Return the free columns whose cells say yes or no."""
+        return [name for name in self.free_columns() if self._has_marks(name)]
 
     def _has_marks(self, name: str) -> bool:
         cells = self.cells(name)
         return not has_list(cells) and all(mark_of(cell) in (0, 1) for cell in cells)
+
+    # ---- choices and texts ----
 
     def choices(self) -> Names:
         """Return the columns of choices: one of lists or objects, or columns that are
@@ -241,24 +204,74 @@ class ColumnGuess:
         choices = self.usual("choices")
         if "choices" in self.assigned:
             return choices
-        for cell in self.cells(choices[0]) if choices else ():
-            if isinstance(cell, Mapping) or list_of(cell) is not None:
-                return choices
-        return _find_numbered(self.names)
+        if choices and any(map(_has_members, self.cells(choices[0]))):
+            return choices
+        return _numbered_columns(self.names)
 
     def texts(self) -> list[str]:
         """Return the free columns of mostly distinct texts; else of any texts; else of
         strings that are not labels. Dates and labels that are joined are none.
         """
-        free = [name for name in self.free_columns() if not are_dates(self.cells(name))]
+        free = self._free_without_dates()
         if len(free) == 1:
             return free
         worded = [name for name in free if have_words(self.cells(name))]
         texts = [name for name in worded if not are_joined_labels(self.cells(name))]
-        varied = [name for name in texts if are_varied(self.cells(name))]
+        if texts:
+            return _prefer(lambda name: are_varied(self.cells(name)), texts)
         strings = [name for name in free if strings_of(self.cells(name))]
-        words = [name for name in strings if not are_labels(self.cells(name))]
-        return varied or texts or words
+        return [name for name in strings if not are_labels(self.cells(name))]
+
+    # ---- what cells are like ----
+
+    def _free_without_dates(self) -> list[str]:
+        return [name for name in self.free_columns() if not are_dates(self.cells(name))]
+
+    def _is_filled(self, name: str) -> bool:
+        """Return whether most cells of a column have something in them."""
+        num_empty = sum(cell in (None, "") for cell in self.cells(name))
+        return num_empty * 2 <= len(self.sample)
+
+    def _has_several_values(self, name: str) -> bool:
+        return self._num_values(name) > 1
+
+    def _num_values(self, name: str) -> int:
+        return len({label_of(cell) for cell in self.cells(name)})
+
+
+def _by_normal_name(names: Sequence[str]) -> dict[str, str]:
+    """Return columns by their normalized names, or the parts after the last dot; the
+    first of several counts.
+    """
+    by_name = dict[str, str]()
+    for name in names:
+        by_name.setdefault(normalize_name(name), name)
+    for name in names:
+        by_name.setdefault(normalize_name(name.rpartition(".")[2]), name)
+    return by_name
+
+
+def _columns_with_parts(names: Sequence[str]) -> set[str]:
+    """Return the columns of which others are parts: of a.b.c, a.b and a."""
+    parents = set[str]()
+    for name in names:
+        parent = name.rpartition(".")[0]
+        while parent:
+            parents.add(parent)
+            parent = parent.rpartition(".")[0]
+    return parents & set(names)
+
+
+def _prefer(test: Callable[[str], bool], names: list[str]) -> list[str]:
+    """Return the names that pass a test; if none does, all."""
+    return [name for name in names if test(name)] or names
+
+
+def _has_members(cell: object) -> bool:
+    return isinstance(cell, Mapping) or list_of(cell) is not None
+
+
+# ---- the words of a name -------------------------------------------------------------
 
 
 def has_usual_word(name: str, role: Role) -> bool:
@@ -280,14 +293,40 @@ def words_of(name: str) -> list[str]:
     return [normalize_name(word) for word in re.findall(r"[^\W\d_]+", divided)]
 
 
-def _find_numbered(names: Sequence[str]) -> Names:
-    stems: dict[str, list[str]] = {}
+# ---- columns of choices --------------------------------------------------------------
+
+_NUMBERED = re.compile(r"(.*?)[ _-]?([0-9]|[a-e])", re.IGNORECASE).fullmatch
+# What comes before the number or letter, normalized. Two columns that are called so are
+# choices; of columns that have nothing before it, a, b and c, it takes three.
+_STEMS = (
+    "choice",
+    "option",
+    "opt",
+    "op",
+    "ending",
+    "answer",
+    "ans",
+    "sol",
+    "solution",
+    "candidate",
+    "alternative",
+)
+_FEWEST = {"": 3} | dict.fromkeys(_STEMS, 2)
+
+
+def _numbered_columns(names: Sequence[str]) -> Names:
+    """Return the columns whose names differ only in a number or letter at the end; of
+    several such groups, the largest.
+    """
+    groups = dict[str, list[str]]()  # by the stem of their names
     for name in names:
-        if numbered := _NUMBERED.fullmatch(name):
-            stems.setdefault(normalize_name(numbered[1]), []).append(name)
-    alike = [
-        group for stem, group in stems.items() if len(group) >= _FEWEST.get(stem, 99)
-    ]
-    return max(
-        (tuple(group) for group in alike if not group[0].isdigit()), key=len, default=()
-    )
+        numbered = _NUMBERED(name)
+        if numbered:
+            groups.setdefault(normalize_name(numbered[1]), []).append(name)
+    largest: Names = ()
+    for stem, group in groups.items():
+        is_known = stem in _FEWEST and len(group) >= _FEWEST[stem]
+        # columns without names are called 1, 2, 3
+        if is_known and not group[0].isdigit() and len(group) > len(largest):
+            largest = tuple(group)
+    return largest
