@@ -13,9 +13,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-# A part of a text, [start, end), and the id of the added token that it is; None if the
-# vocabulary encodes it.
-Part: TypeAlias = tuple[int, int, int | None]
 # normalizes a text; returns it with the span of each character in the original
 Align: TypeAlias = Callable[[str], tuple[str, NDArray[np.int32]]]
 
@@ -34,8 +31,20 @@ class AddedToken(NamedTuple):
     special: bool = False  # left out when ids are decoded
 
 
-# a token that is in a text, and its span there
-FoundToken: TypeAlias = tuple[AddedToken, int, int]
+class Part(NamedTuple):
+    """A part of a text, `text[start:end]`."""
+
+    start: int
+    end: int
+    id: int | None  # of the added token that it is; None if the vocabulary encodes it
+
+
+class _Occurrence(NamedTuple):
+    """An added token that a text contains, at `text[start:end]`."""
+
+    token: AddedToken
+    start: int
+    end: int
 
 
 class Splitter:
@@ -49,52 +58,56 @@ class Splitter:
         normalize: Callable[[str], str],
         align: Align,
     ) -> None:
-        verbatim = [token for token in tokens if not token.normalized]
-        self._verbatim = {token.content: token for token in verbatim}
-        self._folded = {
-            normalize(token.content): token for token in tokens if token.normalized
-        }
-        self._folded.pop("", None)
+        # by what is looked for: in the text itself, and in the normalized text
+        self._verbatim = dict[str, AddedToken]()
+        self._normalized = dict[str, AddedToken]()
+        for token in tokens:
+            if token.normalized:
+                self._normalized[normalize(token.content)] = token
+            else:
+                self._verbatim[token.content] = token
+        self._normalized.pop("", None)
+        self._verbatim_pattern = _pattern(self._verbatim)
+        self._normalized_pattern = _pattern(self._normalized)
         self._normalize = normalize
         self._align = align
-        self._find_verbatim = _pattern(self._verbatim)
-        self._find_folded = _pattern(self._folded)
 
     def split(self, text: str) -> list[Part]:
         """Return the parts of a text in order; together they cover it."""
         parts = list[Part]()
-        for start, end, id_ in self._split_verbatim(text):
-            if id_ is None:
-                parts += self._split_folded(text, start, end)
+        for part in self._split_verbatim(text):
+            if part.id is None:
+                parts += self._split_normalized(text, part)
             else:
-                parts.append((start, end, id_))
+                parts.append(part)
         return parts
 
     def _split_verbatim(self, text: str) -> Iterable[Part]:
-        if self._find_verbatim is None:
-            return [(0, len(text), None)]
-        tokens = list[FoundToken]()
-        for match in self._find_verbatim.finditer(text):
-            tokens.append((self._verbatim[match[0]], *match.span()))
-        return _cut(text, tokens)
+        if self._verbatim_pattern is None:
+            return [Part(0, len(text), None)]
+        occurrences = list[_Occurrence]()
+        for match in self._verbatim_pattern.finditer(text):
+            token = self._verbatim[match[0]]
+            occurrences.append(_Occurrence(token, match.start(), match.end()))
+        return _cut(text, occurrences)
 
-    def _split_folded(self, text: str, start: int, end: int) -> Iterator[Part]:
+    def _split_normalized(self, text: str, part: Part) -> Iterator[Part]:
         """Split one part at the tokens that its normalized form contains."""
-        part = text[start:end]
+        original = text[part.start : part.end]
+        pattern = self._normalized_pattern
         # aligning takes far longer than this look
-        if self._find_folded is None or not self._find_folded.search(
-            self._normalize(part)
-        ):
-            yield start, end, None
+        if pattern is None or not pattern.search(self._normalize(original)):
+            yield part
             return
-        normalized, spans = self._align(part)
-        tokens = list[FoundToken]()
-        for match in self._find_folded.finditer(normalized):
-            first = int(spans[match.start(), 0])
-            last = int(spans[match.end() - 1, 1])
-            tokens.append((self._folded[match[0]], first, last))
-        for first, last, id_ in _cut(part, tokens):
-            yield start + first, start + last, id_
+        normalized, spans = self._align(original)
+        occurrences = list[_Occurrence]()
+        for match in pattern.finditer(normalized):
+            start = int(spans[match.start(), 0])
+            end = int(spans[match.end() - 1, 1])
+            token = self._normalized[match[0]]
+            occurrences.append(_Occurrence(token, start, end))
+        for start, end, id_ in _cut(original, occurrences):
+            yield Part(part.start + start, part.start + end, id_)
 
 
 def _pattern(contents: Iterable[str]) -> re.Pattern[str] | None:
@@ -103,12 +116,12 @@ def _pattern(contents: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
 
-def _cut(text: str, tokens: Iterable[FoundToken]) -> Iterator[Part]:
+def _cut(text: str, occurrences: Iterable[_Occurrence]) -> Iterator[Part]:
     """Yield the parts of a text between and at the tokens that are in it, as far as
     their rules allow (tokenizers, added_vocabulary.rs, find_matches).
     """
-    done = 0
-    for token, token_start, token_end in tokens:
+    done = 0  # where the last part ends
+    for token, token_start, token_end in occurrences:
         if token.single_word and _is_inside_word(text, token_start, token_end):
             continue
         start = token_start
@@ -119,11 +132,11 @@ def _cut(text: str, tokens: Iterable[FoundToken]) -> Iterator[Part]:
         while token.rstrip and end < len(text) and text[end].isspace():
             end += 1
         if done < start:
-            yield done, start, None
-        yield start, end, token.id
+            yield Part(done, start, None)
+        yield Part(start, end, token.id)
         done = end
     if done < len(text):
-        yield done, len(text), None
+        yield Part(done, len(text), None)
 
 
 def _is_inside_word(text: str, start: int, end: int) -> bool:

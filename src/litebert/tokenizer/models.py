@@ -13,7 +13,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from litebert.errors import LitebertError, missing_package
-from litebert.tokenizer.added import AddedToken, Splitter
+from litebert.tokenizer.added import AddedToken, Part, Splitter
 from litebert.tokenizer.model_file import (
     CONTROL,
     MAX_PIECE_BYTES,
@@ -76,14 +76,17 @@ class _Vocabulary:
         name: str,
         added: Sequence[AddedToken],
     ) -> None:
+        """Add tokens to the pieces of a file of this name, whose bytes are `data`."""
         self.data = data
         self.normalizer = normalizer
         self.special = special
         # The names of the five special pieces are plain text.
         self.added = tuple(token for token in added if token.content not in special)
         self.num_in_file = len(pieces)
-        new = [token for token in self.added if token.id >= len(pieces)]
-        new.sort(key=lambda token: token.id)
+        new = list[AddedToken]()  # tokens that the file does not have
+        for token in sorted(self.added, key=lambda token: token.id):
+            if token.id >= len(pieces):
+                new.append(token)
         self.pieces = (*pieces, *(token.content for token in new))
         _check_ids(name, added, self.pieces)
         self.ids = {text: index for index, text in enumerate(self.pieces)}
@@ -117,9 +120,13 @@ def _require_special(name: str, special: SpecialPieces, ids: dict[str, int]) -> 
 
 
 def vocabulary_hash(settings: str, data: bytes, added: Sequence[AddedToken]) -> str:
+    """Return the hash of a file and of what else changes ids: the settings of its
+    normalizer, and added tokens.
+    """
+    header = settings
     if added:
-        settings += f" {[tuple(token) for token in added]}"
-    return hashlib.blake2b(f"{settings}\n".encode() + data, digest_size=32).hexdigest()
+        header += f" {[tuple(token) for token in added]}"
+    return hashlib.blake2b(f"{header}\n".encode() + data, digest_size=32).hexdigest()
 
 
 # ---- the unigram model of the English ALBERTs ----------------------------------------
@@ -167,9 +174,8 @@ class UnigramModel(_Vocabulary):
         begins = [starts_word(text) for text in texts]
         begins += [True] * (len(self.pieces) - self.num_in_file)
         self.starts_word: NDArray[np.bool_] = np.array(begins)
-        self.pieces_end_at_spaces = not any(
-            SPACE in piece.lstrip(SPACE) for piece in self.pieces
-        )
+        are_across_spaces = [SPACE in piece.lstrip(SPACE) for piece in self.pieces]
+        self.pieces_end_at_spaces = not any(are_across_spaces)
 
         self._splitter: Splitter | None = None
         if self.added:
@@ -177,8 +183,7 @@ class UnigramModel(_Vocabulary):
                 self.added, normalizer.normalize, normalizer.align
             )
         self._processor = _load_processor(file.checked, name)
-        # The ids of pieces that a text can produce; all others become the unknown
-        # piece.
+        # the ids of pieces that a text can produce; all others become the unknown piece
         self._spelled = dict[str, int]()
         for index, piece in enumerate(file.pieces):
             if piece.kind not in (UNKNOWN, CONTROL):
@@ -196,19 +201,24 @@ class UnigramModel(_Vocabulary):
     ) -> list[list[int]]:
         if self._splitter is None:
             return self._encode_plain(texts, num_threads=num_threads)
-        rows = [self._splitter.split(replace_surrogates(text)) for text in texts]
-        plain = list[str]()
-        for text, parts in zip(texts, rows, strict=True):
-            plain += [text[start:end] for start, end, id_ in parts if id_ is None]
-        plain_ids = iter(self._encode_plain(plain, num_threads=num_threads))
-        encoded = []
-        for parts in rows:
+        parts_of_texts = list[list[Part]]()
+        plain = list[str]()  # the parts of all texts that the model encodes
+        for text in texts:
+            parts = self._splitter.split(replace_surrogates(text))
+            parts_of_texts.append(parts)
+            for part in parts:
+                if part.id is None:
+                    plain.append(text[part.start : part.end])
+
+        ids_of_plain = iter(self._encode_plain(plain, num_threads=num_threads))
+        encoded = list[list[int]]()
+        for parts in parts_of_texts:
             ids = list[int]()
-            for _, _, id_ in parts:
-                if id_ is None:
-                    ids += next(plain_ids)
+            for part in parts:
+                if part.id is None:
+                    ids += next(ids_of_plain)
                 else:
-                    ids.append(id_)
+                    ids.append(part.id)
             encoded.append(ids)
         return encoded
 
@@ -265,21 +275,21 @@ class UnigramModel(_Vocabulary):
             return self._trace_plain(text)
         pieces = list[str]()
         spans = [np.zeros((0, 2), np.int32)]
-        for start, end, id_ in self._splitter.split(replace_surrogates(text)):
-            if id_ is not None:
-                pieces.append(self.pieces[id_])
-                spans.append(np.array([(start, end)], np.int32))
+        for part in self._splitter.split(replace_surrogates(text)):
+            if part.id is not None:
+                pieces.append(self.pieces[part.id])
+                spans.append(np.array([(part.start, part.end)], np.int32))
                 continue
-            part_pieces, part_spans = self._trace_plain(text[start:end])
+            part_pieces, part_spans = self._trace_plain(text[part.start : part.end])
             pieces += part_pieces
-            spans.append(part_spans + np.int32(start))
+            spans.append(part_spans + np.int32(part.start))
         return pieces, np.concatenate(spans)
 
     def _trace_plain(self, text: str) -> Trace:
         """Trace a text without added tokens through its three forms: as it is given,
         normalized, and as sentencepiece shows it, with ▁ and its own normalization.
         """
-        normalized, spans = self.normalizer.align(text)
+        normalized, spans = self.normalizer.align(text)  # spans: (characters, 2)
         pieces = list[str]()
         # of each piece, in sentencepiece's form; empty for a lone ▁
         begins = array("i")
@@ -297,19 +307,21 @@ class UnigramModel(_Vocabulary):
                 stops.append(stop)
                 begin = stop
 
-        # from sentencepiece's form to the normalized text
+        # From sentencepiece's form to the normalized text: `places` has, for each of
+        # its characters, the one that it came from. (characters + 1,)
         _, places = self._processor.normalize(normalized, with_offsets=True)
-        origins = np.array(
-            [*places[:-1], len(normalized)], np.int32
-        )  # (characters + 1,)
-        first = origins[np.array(begins)]  # (pieces,)
-        last = origins[np.array(stops)]  # (pieces,)
-        # from there to the given text; empty spans stay empty
+        sources = np.array([*places[:-1], len(normalized)], np.int32)
+        first = sources[np.array(begins)]  # (pieces,)
+        last = sources[np.array(stops)]  # (pieces,)
+
+        # From there to the given text: a piece begins where its first character came
+        # from, and ends where the character before `last` ended. The end of the text
+        # is a start, too, and 0 an end, so that empty pieces have a place.
         end_of_text = spans[-1:, 1] if len(spans) else np.int32(0)
         span_starts = np.append(spans[:, 0], end_of_text)  # (characters + 1,)
         span_ends = np.append(np.int32(0), spans[:, 1])  # (characters + 1,)
         starts = span_starts[np.minimum(first, len(spans))]  # (pieces,)
-        ends = np.where(first < last, span_ends[last], starts)  # (pieces,)
+        ends = np.where(first < last, span_ends[last], starts)  # empty: where it starts
         return pieces, np.stack([starts, ends], axis=1)
 
     def join(self, pieces: list[str]) -> str:
@@ -385,17 +397,14 @@ class WordPieceModel(_Vocabulary):
         # Special pieces in a text are plain text here; on request, `Tokenizer` splits
         # them off.
         for token in sorted(self.added, key=lambda token: token.id):
-            native.add_tokens(
-                [
-                    tokenizers.AddedToken(
-                        token.content,
-                        single_word=token.single_word,
-                        lstrip=token.lstrip,
-                        rstrip=token.rstrip,
-                        normalized=token.normalized,
-                    )
-                ]
+            native_token = tokenizers.AddedToken(
+                token.content,
+                single_word=token.single_word,
+                lstrip=token.lstrip,
+                rstrip=token.rstrip,
+                normalized=token.normalized,
             )
+            native.add_tokens([native_token])
         return native
 
     def encode_ids(
