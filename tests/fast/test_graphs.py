@@ -192,6 +192,45 @@ def test_the_packaged_model_answers_alike_with_either_backend() -> None:
     assert by_graph == pytest.approx(by_torch, abs=1e-5)
 
 
+SIGNALLED = """
+import gc, signal
+import litebert
+{change}
+first = litebert.load(backend="openvino")
+second = litebert.load(backend="openvino")
+del first
+gc.collect()
+del second
+gc.collect()
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+signal.raise_signal(signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "is_handled"),
+    [
+        ("", True),
+        (
+            "from litebert.fast import graphs; graphs._core = graphs.openvino.Core",
+            False,
+        ),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="no stack for signals elsewhere")
+def test_a_signal_is_handled_after_the_graphs_are_freed(
+    change: str, is_handled: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED.format(change=change)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout == "handled\n") == is_handled, done
+    assert (done.returncode == 0) == is_handled, done
+
+
 def test_openvino_sends_nothing_and_writes_no_id(tmp_path: Path) -> None:
     code = (
         "import litebert.fast.graphs, sys; print('openvino_telemetry' in sys.modules)"

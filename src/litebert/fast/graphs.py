@@ -14,7 +14,7 @@ The states after each step are not outputs, which would keep OpenVINO from fusin
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -87,7 +87,7 @@ class Graph:
             "PERFORMANCE_HINT": "LATENCY",
         }
         model = _encoder(albert, num_steps)
-        self._model = openvino.Core().compile_model(model, "CPU", settings)
+        self._model = _core().compile_model(model, "CPU", settings)
         # A request holds the memory of a run, so that each thread needs its own.
         self._of_thread = threading.local()
 
@@ -130,6 +130,17 @@ class Graph:
         request.infer()
         # a copy, because the next run writes to the same memory
         return torch.from_numpy(request.get_output_tensor(0).data[0].copy())
+
+
+@cache
+def _core() -> openvino.Core:
+    """Return the one core of this process, which is never freed.
+
+    A core gives its thread a stack for signal handlers, as AMX needs, and takes the
+    memory back when it is freed. With several cores the thread could be left with a
+    stack that is gone, and the next Ctrl-C would crash it.
+    """
+    return openvino.Core()
 
 
 def _shared(x: np.ndarray) -> openvino.Tensor:
