@@ -137,6 +137,17 @@ def test_labels_that_cells_join_are_several_labels_and_no_second_text(
     assert set(dataset.family.head.labels) == {*genres}
 
 
+def test_what_a_user_and_an_assistant_said_are_a_text_and_its_label(
+    write: Write,
+) -> None:
+    rows: list[object] = []
+    for text, label in PAIRS:
+        said = {"system": "Classify.", "user": text, "assistant": label}
+        messages = [{"role": role, "content": said[role]} for role in said]
+        rows.append({"messages": messages})
+    assert read(write("a.jsonl", jsonl(rows))) == PAIRS
+
+
 def test_a_list_with_one_label_in_each_row_is_one_label(write: Write) -> None:
     rows = [{"text": text, "label": [label]} for text, label in PAIRS]
     assert read(write("a.jsonl", jsonl(rows))) == PAIRS

@@ -297,7 +297,9 @@ def test_a_folder_of_texts_without_labels_can_be_answered_but_not_trained_on(
     with pytest.raises(LitebertError, match="LB-869"):
         open_table(new)
     (new / "a.txt").write_text("one\n", "utf-8")
-    dataset = table_dataset(write("b.csv", "text,label\nso good,a\nso bad,b\n"))
+    table = "Review,Stars,Shop\nso good,a,x\nso bad,b,y\n"
+    columns = ("text=Review", "label=Stars")
+    dataset = table_dataset(write("b.csv", table), columns=columns)
     (example,) = dataset.read(new, "test")
     assert (example.id, example.first) == ("a.txt", "one")
     with pytest.raises(LitebertError, match=r"LB-861(.|\n)*like its label"):

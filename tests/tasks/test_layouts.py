@@ -227,6 +227,16 @@ def test_texts_with_entities_of_brat_are_read(tmp_path: Path) -> None:
     assert "2 texts with entities of brat" in dataset.notes[0]
 
 
+def test_words_with_tags_evaluate_what_entities_by_character_trained(
+    write: Write,
+) -> None:
+    trained = write("a.jsonl", jsonl([{"text": TEXT, "label": PLACES}] * 2))
+    dataset = table_dataset(trained, trained)
+    words = write("b.conll", "Ada B-PER\nleft O\n\n")
+    (example,) = dataset.read(words, "dev")
+    assert dataset.family.labels(example) == ("B-PER", "O")
+
+
 def test_entities_that_are_no_words_are_counted_or_refused(write: Write) -> None:
     rows = [
         {"text": "Annas hat", "entities": [[0, 4, "PER"], [0, 2, "X"], [6, 9, "HAT"]]}
@@ -492,6 +502,16 @@ def test_texts_to_be_tagged_stand_in_the_column_of_the_training(write: Write) ->
     assert rows == [(1, {"text": "Anna left.", "id": "1"})]
 
 
+def test_the_texts_of_a_pair_stand_in_the_columns_of_the_training(
+    write: Write,
+) -> None:
+    path = write("a.csv", "satz,zweiter,label\nAnna left.,Bert came.,1\n")
+    trained = {"text": "satz", "second": "zweiter"}
+    reading = Reading(("first", "second"), ("first", "second"), trained=trained)
+    rows = list(reading.rows([find_source(str(path))]))
+    assert rows == [(1, {"first": "Anna left.", "second": "Bert came."})]
+
+
 def test_words_to_be_tagged_are_for_predict(write: Write) -> None:
     path = write("a.conll", lines("{word} {tag}"))
     reading = Reading(("text",), ("text",))
@@ -505,3 +525,7 @@ def test_a_file_without_the_column_is_told_the_likely_one(write: Write) -> None:
     with pytest.raises(LitebertError, match="LB-944") as caught:
         list(reading.rows([find_source(str(path))]))
     assert caught.value.next == "add --column text=Review"
+    path = write("b.csv", "so good it was,pos\nso dull it is,neg\n" * 3)
+    with pytest.raises(LitebertError, match="LB-944") as caught:
+        list(reading.rows([find_source(str(path))]))
+    assert caught.value.next == "add --column text=1"

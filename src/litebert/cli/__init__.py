@@ -299,11 +299,13 @@ def _usage_error(error: click.ClickException, typed: Sequence[str]) -> UsageErro
         advice = _advise_on_option(error, advice)
     elif error.format_message().startswith("No such command"):
         advice += f"; or if a plug-in adds the verb: {LOADING}"
+    # the message about a value says what is expected
+    is_about_value = isinstance(error, click.BadParameter)
     return UsageError(
         "LB-939",
         error.format_message().rstrip("."),
         received=" ".join(typed) or "nothing",
-        expected="a verb, its arguments and its options",
+        expected=None if is_about_value else "a verb, its arguments and its options",
         next=advice,
     )
 

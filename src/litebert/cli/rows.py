@@ -14,9 +14,17 @@ from litebert.inference.verb import Row
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
 from litebert.tasks.own.cells import text_of
-from litebert.tasks.own.columns import HEADERS, NAMES, SYNONYMS, normalize_name
+from litebert.tasks.own.columns import (
+    HEADERS,
+    NAMES,
+    SYNONYMS,
+    Columns,
+    normalize_name,
+)
 from litebert.tasks.own.folders import find_folder
+from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.layouts import DELIMITED, SUFFIXES, note_encoding, open_table
+from litebert.tasks.own.table import TableFile
 
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
 """A row with its number, from 1; or the error that says why it has no text."""
@@ -148,7 +156,7 @@ class Reading:
     def _lines(self, source: Source) -> Iterator[Row | LitebertError | None]:
         """Yield the lines of a text file as rows; None for a blank one."""
         first = self.roles[0]
-        self._require_columns({first: first}, (first,), source, ())
+        self._require_columns({first: first}, (first,), source)
         encoded = source
         if source is not inputs.STANDARD_INPUT:
             encoded = inputs.recognize_encoding(source)
@@ -169,7 +177,7 @@ class Reading:
             table = open_table(source.name, has_header=True)
         note_encoding(table.source)
         names = {**self._columns_of(table.columns), **chosen}
-        self._require_columns(names, table.columns, source, chosen)
+        self._require_columns(names, table.columns, source, chosen, table)
         for place, record in table.scan():
             if isinstance(record, LitebertError):
                 yield record
@@ -188,6 +196,8 @@ class Reading:
         trained = dict(self.trained)
         if "tokens" in trained:  # whose words are those of a text
             trained["text"] = trained["tokens"]
+        if "text" in trained:  # the first one of a pair
+            trained["first"] = trained["text"]
         usual = {role: name for role, name in trained.items() if name in columns}
         return names | {role: usual[role] for role in usual if role in roles}
 
@@ -224,7 +234,8 @@ class Reading:
         names: Mapping[str, str],
         columns: Sequence[str],
         source: Source,
-        chosen: Collection[str],
+        chosen: Collection[str] = (),
+        table: TableFile | None = None,
     ) -> None:
         """Raise if a file lacks a column that is needed or chosen."""
         needed = [role for role in self.needed if role not in self.shared]
@@ -233,7 +244,11 @@ class Reading:
                 continue
             only = " only, one per line" if source.kind == ".txt" else ""
             do = "correct" if role in chosen else "add"
-            flag = shlex.quote(f"{role}={_usual_column(role, columns)}")
+            column = _usual_column(role, columns)
+            if column is None and table is not None and role == self.roles[0]:
+                guess = ColumnGuess(columns, table.sample(), Columns({}))
+                column = next(iter(guess.texts()), None)
+            flag = shlex.quote(f"{role}={column or 'NAME'}")
             advice = f"{do} --column {flag}"
             if "tokens" in columns:
                 file = shlex.quote(source.name)
@@ -246,11 +261,11 @@ class Reading:
             )
 
 
-def _usual_column(role: str, columns: Sequence[str]) -> str:
-    """Return the column with a usual name of a role, or NAME."""
+def _usual_column(role: str, columns: Sequence[str]) -> str | None:
+    """Return the column with a usual name of a role."""
     names = {normalize_name(column): column for column in reversed(columns)}
     usual = [names[name] for name in NAMES.get(role, ()) if name in names]
-    return next(iter(usual), "NAME")
+    return next(iter(usual), None)
 
 
 def no_text(what: str) -> LitebertError:

@@ -588,7 +588,7 @@ def _answer_remaining(
 def search(
     query: str,
     *files: Annotated[Path, Required],
-    column: Annotated[str, "Text column of a table."] = "text",
+    column: Annotated[str | None, "Text column of a table."] = None,
     top: Annotated[int, Ge(1), "Texts to show."] = 5,
     loading: Loading,
     quiet: Quiet = False,
@@ -600,7 +600,7 @@ def search(
     """
     model = loading.load()
     texts = list[str]()
-    reading = Reading(["text"], ["text"], columns=[column])
+    reading = Reading(["text"], ["text"], columns=[column] if column else [])
     for _, row in reading.rows([find_source(str(file)) for file in files]):
         if isinstance(row, LitebertError):
             raise row

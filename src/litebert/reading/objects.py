@@ -1,5 +1,5 @@
 """The rows in JSON that other programs write: tables of pandas, annotations of Label
-Studio, prodigy and spaCy, questions in SQuAD's layout.
+Studio, prodigy and spaCy, conversations, questions in SQuAD's layout.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -174,6 +174,8 @@ def columns_of(value: Any) -> object:
     is_annotated = not _ANNOTATED.isdisjoint(value)
     if is_annotated and isinstance(value.get("data"), dict):
         row = _label_studio_row(value)
+    if isinstance(value.get("messages"), list):
+        row = _conversation_row(value)
     if isinstance(row.get("accept"), list) and isinstance(row.get("options"), list):
         row = _prodigy_row(row)
     inner = dict(_inner_columns(row, "", _DEPTH))
@@ -223,6 +225,15 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         return []
     return [member for member in value if isinstance(member, dict)]
+
+
+def _conversation_row(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a conversation in OpenAI's layout as a text and its label: what the user
+    and the assistant said last.
+    """
+    said = {one.get("role"): one.get("content") for one in _objects(task["messages"])}
+    row = {name: part for name, part in task.items() if name != "messages"}
+    return {**row, "text": said.get("user"), "label": said.get("assistant")}
 
 
 def _prodigy_row(task: Mapping[str, Any]) -> dict[str, Any]:

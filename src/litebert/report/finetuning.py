@@ -122,7 +122,7 @@ def usage_of(run: RunFolder) -> tuple[str, str]:
     from litebert.folder import read_head  # imports torch, which only a page needs
 
     head = read_head(run.folder / "model")
-    if head is None:  # vectors, which are compared
+    if head is None or head.verb == "embed":  # vectors, which are compared
         verb = VERBS["similar"]
         return run.model_command(verb.in_shell), verb.in_python
     verb = VERBS[head.verb]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from litebert.errors import format_count
 from litebert.runs import AnswerRow
 from litebert.tasks.finetuning import LabelledSet, measures_of
 from litebert.tasks.kinds.family import Family
@@ -76,8 +77,9 @@ def _doubts_of_accuracy(
     may_be_chance = 0 < accuracy - constant[name] < two_errors
     if two_errors < FEW_ROWS and not may_be_chance:
         return []
+    rows = format_count(num_rows, "row")
     return [
-        f"{name} {accuracy:.4f} on {num_rows:,} rows, {constant[name]:.4f} without"
+        f"{name} {accuracy:.4f} on {rows}, {constant[name]:.4f} without"
         f" learning: differences below {100 * two_errors:.1f} points may be chance (two"
         " standard errors)"
     ]
@@ -101,8 +103,9 @@ def _doubts_of_correlation(
     high = math.tanh(center + two_errors)
     if high - low < 2 * FEW_ROWS:
         return []
+    rows = format_count(num_rows, "row")
     return [
-        f"{key_measure} {correlation:.4f} on {num_rows:,} rows: on others it may be"
+        f"{key_measure} {correlation:.4f} on {rows}: on others it may be"
         f" between {low:.2f} and {high:.2f} (two standard errors)"
     ]
 
@@ -171,7 +174,9 @@ def doubts_of_training(
             " the model of the last step is kept",
         )
     if after == before:
-        return (f"training added nothing that {num_rows:,} rows can show: {values}",)
+        return (
+            f"training added nothing that {format_count(num_rows, 'row')} can show: {values}",
+        )
     is_share = key_measure.endswith("accuracy")
     if is_share and num_rows and 0 < before < 1:
         error = 2 * math.sqrt(before * (1 - before) / num_rows)

@@ -141,7 +141,7 @@ def open_table(
         received=f"lines of text, such as {next(filter(None, opening.lines))[:60]!r}",
         expected=f"one of these: {'; '.join(map(str, LAYOUTS))}",
         next="write a .csv file with the columns text and label; text without labels is"
-        " for litebert pretrain",
+        " for litebert pretrain, and for litebert classify",
     )
 
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar, Generic, Self
@@ -31,6 +32,11 @@ from litebert.tasks.own.layouts import open_table
 from litebert.tasks.own.table import TableFile
 
 _SHOWN_LABELS = 20
+# what layouts call the columns of these roles; those of all others are called like them
+NAMED_LIKE: Mapping[Role, Names] = {
+    "tokens": ("tokens", "text"),
+    "tags": ("tags", "entities", "label"),
+}
 
 
 @dataclass(frozen=True)
@@ -108,14 +114,15 @@ class RowReading(ABC, Generic[Example, Answer]):
         return not members_of(self.columns.cell(row, self.learned[0]))
 
     def open(self, path: Path, *, is_labelled: bool) -> TableFile:
-        """Open a file with the same columns; columns of labels are required only with
-        `is_labelled`.
+        """Open a file with the same columns, or with columns that are called like their
+        roles; columns of labels are required only with `is_labelled`.
         """
-        table = open_table(
+        opened = open_table(
             path,
             has_header=self.columns.has_header is not False,
             sentence=self.columns.sentence,
         )
+        table = opened.renamed(self._columns_by_role(opened.columns))
         optional = ("id", "sentence", *OF_ALL_KINDS)
         if is_labelled:
             self._require_labels_in(table, path)
@@ -123,6 +130,23 @@ class RowReading(ABC, Generic[Example, Answer]):
             optional += self.learned
         self.columns.require_in(table.columns, without=optional, where=f" in {path}")
         return table
+
+    def _columns_by_role(self, columns: Sequence[str]) -> dict[str, str]:
+        """Return for columns that are called like a role the name that the column of
+        this role had in training, if that name is missing: folders and lines of words
+        have no other names.
+        """
+        names = dict[str, str]()
+        taken = {*chain.from_iterable(self.columns.names.values())}
+        for role in self.roles:
+            trained = self.columns.all(role)
+            if len(trained) != 1 or trained[0] in columns:
+                continue
+            usual = [name for name in NAMED_LIKE.get(role, (role,)) if name in columns]
+            for name in usual[:1]:
+                if name not in taken:
+                    names[name] = trained[0]
+        return names
 
     def _require_labels_in(self, table: TableFile, path: Path) -> None:
         """Raise if a file has none of the columns of labels, so that its rows can be

@@ -2,8 +2,8 @@
 memory.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from litebert.errors import LitebertError
@@ -31,6 +31,21 @@ class TableFile:
     scan: Callable[[], Iterator[Scanned]]
     has_header: bool | None = None
     spare: tuple[str, ...] = ()
+
+    def renamed(self, names: Mapping[str, str]) -> "TableFile":
+        """Return the table with other names for some of its columns."""
+        if not names:
+            return self
+
+        def scan() -> Iterator[Scanned]:
+            for number, row in self.scan():
+                if isinstance(row, LitebertError):
+                    yield number, row
+                else:
+                    yield number, {names.get(old, old): row[old] for old in row}
+
+        columns = tuple(names.get(old, old) for old in self.columns)
+        return replace(self, columns=columns, scan=scan)
 
     def rows(self) -> Iterator[tuple[int, Row]]:
         """Yield each row with its number; raise the error of an invalid row."""
