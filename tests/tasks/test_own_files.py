@@ -22,7 +22,8 @@ from litebert.reading.words import MAX_WORDS
 from litebert.tasks.kinds.choice import ChoiceExample
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
-from litebert.tasks.kinds.text import Scores, TextExample, TextRows
+from litebert.tasks.kinds.text import Scores, TextExample
+from litebert.tasks.kinds.text_rows import TextRows
 from litebert.tasks.named import open_dataset
 from litebert.tasks.own.cells import (
     label_of,

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from litebert.nn import AlbertForTask, LinearHead
 from litebert.runs import Calibration
 from litebert.tasks.kinds.family import Family
-from litebert.tasks.kinds.text import Scores, TextClassification, VectorHead
+from litebert.tasks.kinds.text import Scores, TextClassification
+from litebert.tasks.kinds.text_heads import VectorHead
 
 # On fewer rows a temperature is as likely to harm as to help.
 FEWEST_ROWS = 50

@@ -22,9 +22,9 @@ from litebert.tasks.kinds.text import (
     Regression,
     TextClassification,
     TextExample,
-    VectorHead,
     label_of,
 )
+from litebert.tasks.kinds.text_heads import VectorHead
 
 Item = TypeVar("Item")
 

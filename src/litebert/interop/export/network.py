@@ -23,7 +23,7 @@ from litebert.nn import (
 )
 from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans import ConditionalSpanHead
-from litebert.tasks.kinds.text import VectorHead, vector_rows
+from litebert.tasks.kinds.text_heads import VectorHead, vector_rows
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # the graph scores the ends of this many likeliest starts (official flag start_n_top)

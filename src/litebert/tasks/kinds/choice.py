@@ -30,7 +30,8 @@ from litebert.tasks.kinds.family import (
     Scoring,
     frame_ids,
 )
-from litebert.tasks.kinds.text import CLASSIFIER, Scores
+from litebert.tasks.kinds.text import Scores
+from litebert.tasks.kinds.text_heads import CLASSIFIER
 from litebert.tasks.own.cells import label_of, list_of
 from litebert.tasks.own.columns import CHOSEN, Columns, Role
 from litebert.tasks.own.guess import ColumnGuess

@@ -31,7 +31,7 @@ from litebert.tasks.kinds.splitting import (
     splitting_of,
     tag_words,
 )
-from litebert.tasks.kinds.text import CLASSIFIER
+from litebert.tasks.kinds.text_heads import CLASSIFIER
 from litebert.tasks.own.cells import has_list, label_of, list_of, text_of
 from litebert.tasks.own.columns import Role
 from litebert.tasks.own.guess import ColumnGuess

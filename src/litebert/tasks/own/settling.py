@@ -15,7 +15,7 @@ from litebert.errors import LitebertError, no_such_name
 from litebert.plugins import LOADING, TASK_KINDS
 from litebert.reading.source import FOLDER
 from litebert.reading.tables import Row
-from litebert.tasks.kinds.text import TextRows
+from litebert.tasks.kinds.text_rows import TextRows
 from litebert.tasks.own.cells import (
     FEWEST_WORDS,
     are_dates,
