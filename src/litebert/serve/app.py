@@ -25,7 +25,7 @@ from starlette.routing import Route as HttpRoute
 from litebert.plugins import VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
-from litebert.serve.batching import Job, ServedModel, count_tokens
+from litebert.serve.batching import Answered, Job, ServedModel, count_tokens
 from litebert.serve.guard import (
     Bodies,
     Gate,
@@ -94,9 +94,11 @@ class Service:
         for model in self.models:
             if name is None or model.name == name:
                 return model
-        next_step = "GET /v1/models lists them; omit model for the first one"
         raise HttpError(
-            "LB-955", "no model here has this name", status=404, next=next_step
+            "LB-955",
+            "no model here has this name",
+            status=404,
+            next="GET /v1/models lists them; omit model for the first one",
         )
 
     def overload(self, path: str) -> HttpError | None:
@@ -109,12 +111,9 @@ class Service:
         return refusals[0] if all(refusals) else None
 
     async def ask(
-        self, request: Request, body: RequestBody, job: Job
-    ) -> tuple[ServedModel, str, list[Any]]:
-        """Return the model named in a body, its version and its answers, unless the
-        client disconnects first.
-        """
-        model = self.find_model(body.model)
+        self, request: Request, model: ServedModel, body: RequestBody, job: Job
+    ) -> Answered:
+        """Return the answers of a model, unless the client disconnects first."""
         if model.is_ready:
             self._require_able(model, job)
 
@@ -122,9 +121,8 @@ class Service:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
 
-        return model, *await model.answer(
-            job, timeout_ms=body.timeout_ms or self.options.timeout_ms, left=left
-        )
+        timeout_ms = body.timeout_ms or self.options.timeout_ms
+        return await model.answer(job, timeout_ms=timeout_ms, left=left)
 
     def _require_able(self, model: ServedModel, job: Job) -> None:
         """Raise if a model lacks the head for a job."""
@@ -144,10 +142,13 @@ class Service:
 
     async def verb(self, name: str, request: Request, body: RequestBody) -> Response:
         """Answer POST /v1/VERB, with a list if it was given a list of texts."""
-        model, version, answers = await self.ask(request, body, job_of(name, body))
+        model = self.find_model(body.model)
+        answered = await self.ask(request, model, body, job_of(name, body))
         is_list = name in VERBS and VERBS[name].takes_list
-        result = answers if is_list else answers[0]
-        return reply({"model": model.name, "version": version, "result": result})
+        result = answered.answers if is_list else answered.answers[0]
+        return reply(
+            {"model": model.name, "version": answered.version, "result": result}
+        )
 
     async def embeddings(self, request: Request, body: EmbeddingsBody) -> Response:
         """Return vectors of length 1 for texts."""
@@ -155,17 +156,18 @@ class Service:
         if sum(map(len, body.input)) > most:
             expected = f"at most {most:,} characters together"
             raise invalid("input is not valid", expected, "input")
-        width = self.find_model(body.model).facts.get("vector_size")
+        model = self.find_model(body.model)
+        width = model.facts.get("vector_size")
         if width is not None and body.dimensions is not None:
             _require_dimensions(body.dimensions, width)
 
         rows = [{"text": text} for text in body.input]
         job = Job("embed", rows, {"normalize": True}, count_tokens(body.input))
-        model, version, vectors = await self.ask(request, body, job)
+        answered = await self.ask(request, model, body, job)
         num_tokens = await asyncio.to_thread(model.count_pieces, body.input)
 
         data = list[Embedding]()
-        for index, vector in enumerate(vectors):
+        for index, vector in enumerate(answered.answers):
             shown = _shorten(vector, body.dimensions)
             embedding: list[float] | str = shown.tolist()
             if body.encoding_format == "base64":
@@ -176,7 +178,7 @@ class Service:
             Embeddings(
                 object="list",
                 model=model.name,
-                version=version,
+                version=answered.version,
                 usage=Usage(prompt_tokens=num_tokens, total_tokens=num_tokens),
                 data=data,
             )
@@ -332,19 +334,25 @@ async def _answer_error(_: Request, error: Exception) -> Response:
         return Response(status_code=499)  # for the metrics; no client receives it
     headers: Mapping[str, str] = {}
     if isinstance(error, ValidationError):
-        error = _as_http_error(error)
+        refusal = _as_http_error(error)
     elif isinstance(error, HTTPException):
-        what = "no route has this address and method"
         headers = error.headers or {}
-        error = HttpError(
-            "LB-961", what, status=error.status_code, next="GET /docs lists every route"
+        refusal = HttpError(
+            "LB-961",
+            "no route has this address and method",
+            status=error.status_code,
+            next="GET /docs lists every route",
         )
-    elif not isinstance(error, HttpError):  # the traceback is in the server's log
-        next_step = "report it with the lines of the server's log"
-        error = HttpError(
-            "LB-968", "the server failed on this request", status=500, next=next_step
+    elif isinstance(error, HttpError):
+        refusal = error
+    else:  # the traceback is in the server's log
+        refusal = HttpError(
+            "LB-968",
+            "the server failed on this request",
+            status=500,
+            next="report it with the lines of the server's log",
         )
-    response = problem(error)
+    response = problem(refusal)
     response.headers.update(headers)
     return response
 

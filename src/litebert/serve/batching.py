@@ -56,6 +56,26 @@ class Job:
         return self.done.done()
 
 
+@dataclass(frozen=True)
+class Answered:
+    """The answers to the rows of a job, and the version of the model that gave them."""
+
+    version: str
+    answers: list[Any]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that has passed its self-test, with its description for clients.
+
+    Both are replaced together, so that a batch never has the answers of one model and
+    the version of another.
+    """
+
+    model: Model
+    facts: dict[str, Any]
+
+
 def count_tokens(texts: Iterable[str]) -> int:
     """Estimate tokens without a tokenizer: one per four bytes, as in English.
 
@@ -77,9 +97,7 @@ class ServedModel:
         self._path = path
         self._options = options
         self._metrics = metrics
-        # One reference, so that a batch never has the answers of one model and the
-        # version of another.
-        self._loaded: tuple[Model | None, dict[str, Any]] = (None, {})
+        self._loaded: Loaded | None = None
         self._jobs: deque[Job] = deque()
         self._arrived = threading.Condition()
         self._loading = threading.Lock()  # held while files are being loaded
@@ -94,19 +112,21 @@ class ServedModel:
 
     @property
     def is_ready(self) -> bool:
-        return self._loaded[0] is not None
+        return self._loaded is not None
 
     @property
     def facts(self) -> dict[str, Any]:
-        return self._loaded[1]
+        return {} if self._loaded is None else self._loaded.facts
 
     def count_pieces(self, texts: Sequence[str]) -> int:
-        model = self._loaded[0]
-        assert model is not None
+        """Count the tokens that the model reads of texts, with [CLS] and [SEP]."""
+        assert self._loaded is not None, "texts that it has read are counted"
+        model = self._loaded.model
         longest = model.network.config.max_position_embeddings
-        return sum(
-            min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(texts)
-        )
+        num_tokens = 0
+        for ids in model.tokenizer.encode_ids(texts):
+            num_tokens += min(len(ids) + 2, longest)
+        return num_tokens
 
     async def start(self) -> None:
         """Load the model and start its thread; a later call replaces the model between
@@ -117,7 +137,7 @@ class ServedModel:
         if not self._thread.is_alive():
             self._thread.start()
 
-    def _load(self) -> tuple[Model, dict[str, Any]]:
+    def _load(self) -> Loaded:
         with self._loading:
             return load(self._path, self._options)
 
@@ -146,7 +166,7 @@ class ServedModel:
 
     async def answer(
         self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]
-    ) -> tuple[str, list[Any]]:
+    ) -> Answered:
         """Queue a job and wait for its answer, its deadline, or the client to
         disconnect (`left` returns).
         """
@@ -155,8 +175,7 @@ class ServedModel:
         self._queue(job)
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                version, answers = await self._wait(job, left)
-                return version, answers
+                return await self._wait(job, left)
         except TimeoutError as error:
             self._metrics.abandoned.labels(self.name, "deadline").inc()
             raise HttpError(
@@ -181,9 +200,7 @@ class ServedModel:
             self._jobs.append(job)
             self._arrived.notify()
 
-    async def _wait(
-        self, job: Job, left: Callable[[], Awaitable[None]]
-    ) -> tuple[str, list[Any]]:
+    async def _wait(self, job: Job, left: Callable[[], Awaitable[None]]) -> Answered:
         """Wait for the answer to a job, or for the client to disconnect."""
         # most answers arrive before it is worth watching the connection
         await asyncio.wait([job.done], timeout=UNWATCHED_SECONDS)
@@ -198,8 +215,8 @@ class ServedModel:
         if not job.done.done():
             self._metrics.abandoned.labels(self.name, "client left").inc()
             raise ClientDisconnect
-        answer: tuple[str, list[Any]] = job.done.result()
-        return answer
+        answered: Answered = job.done.result()
+        return answered
 
     def overload(self) -> HttpError | None:
         """Return the error that refuses any new request if the queue is full."""
@@ -240,16 +257,17 @@ class ServedModel:
 
     def _answer_all(self, jobs: Sequence[Job]) -> None:
         """Compute jobs of one verb with the same options together, others apart."""
-        model, facts = self._loaded
-        assert model is not None
+        loaded = self._loaded
+        assert loaded is not None, "the thread starts when the model is loaded"
+        version = loaded.facts["version"]
         started = time.monotonic()
         groups = dict[object, list[Job]]()
         for job in jobs:
             groups.setdefault(_shared(job), []).append(job)
         for group in groups.values():
-            answers = answer_together(model, group)
+            answers = answer_together(loaded.model, group)
             self._metrics.tokens.labels(self.name).inc(count_all(group))
-            self._loop.call_soon_threadsafe(_settle, group, answers, facts["version"])
+            self._loop.call_soon_threadsafe(_settle, group, answers, version)
         seconds = time.monotonic() - started
         self._metrics.batches.labels(self.name).observe(len(jobs))
         self._metrics.batch_seconds.labels(self.name).observe(seconds)
@@ -310,31 +328,32 @@ def _settle(
         if isinstance(answer, HttpError):
             job.done.set_exception(answer)
         else:
-            job.done.set_result((version, answer))
+            job.done.set_result(Answered(version, answer))
 
 
 def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpError]:
     """Return the answers to the rows of each job, or its error; all jobs are of one
     verb and share batches.
     """
-    rows = [row for job in jobs for row in job.rows]
+    rows = list[Row]()
+    for job in jobs:
+        rows += job.rows
+    first = jobs[0]
     try:
-        answers = iter(_answers(model, jobs[0].verb, rows, dict(jobs[0].options)))
+        answers = iter(_answers(model, first.verb, rows, dict(first.options)))
         return [list(islice(answers, len(job.rows))) for job in jobs]
-    except Exception as error:
-        if len(jobs) > 1:  # only the faulty request gets the error
-            return [answer for job in jobs for answer in answer_together(model, [job])]
-        if isinstance(error, LitebertError):
-            return [_refusal(error)]
-        log.exception("%s failed", jobs[0].verb)
-        return [
-            HttpError(
-                "LB-965",
-                "the model failed on this request",
-                status=500,
-                next="report it with the lines of the server's log",
-            )
-        ]
+    except LitebertError as error:
+        if len(jobs) == 1:
+            return [_as_refusal(error)]
+    except Exception:
+        if len(jobs) == 1:
+            log.exception("%s failed", first.verb)
+            return [_failure()]
+    # One request is faulty: computed alone, only that one gets an error.
+    results = list[list[Any] | HttpError]()
+    for job in jobs:
+        results += answer_together(model, [job])
+    return results
 
 
 def _answers(
@@ -354,7 +373,16 @@ def _answers(
     return answers
 
 
-def _refusal(error: LitebertError) -> HttpError:
+def _failure() -> HttpError:
+    return HttpError(
+        "LB-965",
+        "the model failed on this request",
+        status=500,
+        next="report it with the lines of the server's log",
+    )
+
+
+def _as_refusal(error: LitebertError) -> HttpError:
     """Turn a mistake in a request into an answer; advice for a shell or for Python
     helps nobody here.
     """
@@ -373,7 +401,7 @@ def _refusal(error: LitebertError) -> HttpError:
 # ---- loading -------------------------------------------------------------------------
 
 
-def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
+def load(path: str | None, options: Options) -> Loaded:
     """Load and test a model; return it with its description."""
     model = Model.load(
         path,
@@ -399,7 +427,7 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
         "compares_texts": None if head is None else head.compares_texts,
         "notes": notes,
     }
-    return model, facts
+    return Loaded(model, facts)
 
 
 def _note_of_precision(model: Model, path: str | None) -> str:

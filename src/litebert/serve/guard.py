@@ -121,17 +121,15 @@ def decode(body: bytes) -> Json:
         # "\ud800" and 1e999 cannot be written
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
-        expected = (
-            "one JSON value in UTF-8: no NaN, no duplicate keys, no lone surrogates,"
-            " not very deep"
-        )
-        advice = "write it with a JSON library; /docs shows an example of each body"
         raise HttpError(
             "LB-951",
             "the body is not strict JSON",
             status=400,
-            expected=expected,
-            next=advice,
+            expected=(
+                "one JSON value in UTF-8: no NaN, no duplicate keys, no lone"
+                " surrogates, not very deep"
+            ),
+            next="write it with a JSON library; /docs shows an example of each body",
         ) from error
     return value
 
@@ -143,41 +141,21 @@ class Bodies:
 
     def __init__(self, client_seconds: float) -> None:
         self.client_seconds = client_seconds
-        self.held = 0
+        self.held = 0  # bytes of all bodies that are being read
 
     async def read(self, request: Request) -> Json:
         """Return the decoded body; refuse a body that is too large as soon as this is
         known.
         """
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        encoding = request.headers.get("content-encoding", "identity").strip().lower()
-        if kind != "application/json" or encoding != "identity":
-            advice = "send it uncompressed, with Content-Type: application/json"
-            raise HttpError(
-                "LB-953", "the body is not plain JSON", status=415, next=advice
-            )
+        _require_plain_json(request)
         declared = request.headers.get("content-length", "0")
         size = int(declared) if declared.isdecimal() else 0
         body = bytearray()
-        is_whole = False
+        self._require_room(size)
         try:
             async with asyncio.timeout(self.client_seconds):
-                while True:
-                    if max(size, len(body)) > MAX_BODY_BYTES:
-                        what = f"the body has more than {MAX_BODY_BYTES:,} bytes"
-                        raise HttpError(
-                            "LB-952", what, status=413, next="send fewer texts at once"
-                        )
-                    if self.held > MAX_HELD_BYTES:
-                        what = (
-                            "the server is reading as many bodies as it can hold,"
-                            f" {MAX_HELD_BYTES:,} bytes"
-                        )
-                        raise HttpError(
-                            "LB-966", what, status=429, next="try again in 1 s", retry=1
-                        )
-                    if is_whole:
-                        return decode(bytes(body))
+                is_whole = False
+                while not is_whole:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise ClientDisconnect
@@ -185,13 +163,53 @@ class Bodies:
                     is_whole = not message.get("more_body", False)
                     body += chunk
                     self.held += len(chunk)
+                    # others are read at the same time, and may have filled the memory
+                    self._require_room(max(size, len(body)))
+                return decode(bytes(body))
         except TimeoutError as error:
-            what = f"the body did not arrive within {self.client_seconds:g} s"
             raise HttpError(
-                "LB-963", what, status=408, next="send the request again"
+                "LB-963",
+                f"the body did not arrive within {self.client_seconds:g} s",
+                status=408,
+                next="send the request again",
             ) from error
         finally:
             self.held -= len(body)
+
+    def _require_room(self, size: int) -> None:
+        """Refuse a body of this many bytes if it is too large, or if there is no room
+        for any more of it.
+        """
+        if size > MAX_BODY_BYTES:
+            raise HttpError(
+                "LB-952",
+                f"the body has more than {MAX_BODY_BYTES:,} bytes",
+                status=413,
+                next="send fewer texts at once",
+            )
+        if self.held > MAX_HELD_BYTES:
+            raise HttpError(
+                "LB-966",
+                "the server is reading as many bodies as it can hold,"
+                f" {MAX_HELD_BYTES:,} bytes",
+                status=429,
+                next="try again in 1 s",
+                retry=1,
+            )
+
+
+def _require_plain_json(request: Request) -> None:
+    """Refuse a body that is compressed, or not declared to be JSON."""
+    headers = request.headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if kind != "application/json" or encoding != "identity":
+        raise HttpError(
+            "LB-953",
+            "the body is not plain JSON",
+            status=415,
+            next="send it uncompressed, with Content-Type: application/json",
+        )
 
 
 # Every request
@@ -240,33 +258,34 @@ class Gate:
             self.metrics.seconds.labels(route).observe(time.monotonic() - started)
 
     def _refusal(self, scope: Scope) -> HttpError | None:
-        if (
-            sum(len(name) + len(value) for name, value in scope["headers"])
-            > MAX_HEADER_BYTES
-        ):
-            what = f"the headers have more than {MAX_HEADER_BYTES:,} bytes"
-            return HttpError("LB-972", what, status=431, next="send texts in the body")
-        if (
-            self.keys
-            and scope["path"].startswith("/v1/")
-            and scope["method"] != "OPTIONS"
-        ):
-            scheme, _, key = (
-                Headers(scope=scope).get("authorization", "").partition(" ")
+        """Return the error for a request that the application need not see."""
+        num_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+        if num_bytes > MAX_HEADER_BYTES:
+            return HttpError(
+                "LB-972",
+                f"the headers have more than {MAX_HEADER_BYTES:,} bytes",
+                status=431,
+                next="send texts in the body",
             )
-            # every one: constant time
-            matches = [hmac.compare_digest(digest(key), known) for known in self.keys]
-            if scheme.lower() != "bearer" or not any(matches):
-                expected = "Authorization: Bearer KEY, with a key of this server"
-                advice = "get one from its operator"
-                return HttpError(
-                    "LB-960",
-                    "this server needs an API key",
-                    status=401,
-                    expected=expected,
-                    next=advice,
-                )
-        return self.overload(scope["path"]) if scope["method"] == "POST" else None
+        # Browsers send OPTIONS without the key, to ask whether they may send it.
+        needs_key = scope["path"].startswith("/v1/") and scope["method"] != "OPTIONS"
+        if self.keys and needs_key and not self._has_key(Headers(scope=scope)):
+            return HttpError(
+                "LB-960",
+                "this server needs an API key",
+                status=401,
+                expected="Authorization: Bearer KEY, with a key of this server",
+                next="get one from its operator",
+            )
+        if scope["method"] == "POST":
+            return self.overload(scope["path"])
+        return None
+
+    def _has_key(self, headers: Headers) -> bool:
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        # every one, and in constant time: the time that it takes tells nothing
+        matches = [hmac.compare_digest(digest(key), known) for known in self.keys]
+        return scheme.lower() == "bearer" and any(matches)
 
 
 def digest(key: str) -> bytes:
