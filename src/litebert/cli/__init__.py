@@ -42,7 +42,6 @@ COMMANDS = {
     "finetune": "fine-tune a model on a task, or on your own examples",
     "glue": "fine-tune on every GLUE task in a folder, and print the table",
     "help": "show the help of a verb",
-    "hub": "fetch a model from the Hugging Face Hub, or publish one",
     "import": "convert checkpoints from Google and from Hugging Face",
     "predict": "answer a complete split or file, in the format of a leaderboard",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
@@ -65,8 +64,7 @@ MODULES = {
     "api.glue": "glue",
     "api.predictions": "predict",
     "api.formats": (
-        "export onnx, export web, hub pull, hub push, import google,"
-        " import huggingface, quantize"
+        "export onnx, export web, import google, import huggingface, quantize"
     ),
     "api.runs": "report, runs average",
     "api.settings": "config list, config show, recipes list, recipes show",

@@ -1,6 +1,4 @@
-"""Find models by name (packaged, in local folders and runs, or on the Hugging Face
-Hub), describe and publish them.
-"""
+"""Find models by name: packaged, in local folders and runs, or on the Hugging Face Hub."""
 
 from litebert.hub.locate import (
     PACKAGED,
@@ -9,7 +7,7 @@ from litebert.hub.locate import (
     packaged_model,
     parse_name,
 )
-from litebert.hub.transfer import hash_model, model_files, pull, push
+from litebert.hub.transfer import hash_model, model_files, pull
 
 __all__ = [
     "PACKAGED",
@@ -20,5 +18,4 @@ __all__ = [
     "packaged_model",
     "parse_name",
     "pull",
-    "push",
 ]
