@@ -15,7 +15,6 @@ COMMANDS = [
     ("classify", "'Anna left.' 'Bert came.' --model RUNS/reviews"),
     ("config list", ""),
     ("config list", "finetune"),
-    ("config show", "RUNS/base"),
     (
         "corpus build",
         (

@@ -110,7 +110,6 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     "a name of a run": (1, "pretrain --corpus x --name ../x", "../x"),
     "a name that steers": (1, "pretrain --corpus x --name '\x1b[31m'", "name"),
     "a model": (1, "fill [MASK] --model nowhere", "nowhere"),
-    "a run to show": (1, "config show nowhere", "nowhere"),
     "a task": (1, "finetune mrcp --data y", "mrcp mrpc"),
     "no data": (1, "finetune mrpc", "--data"),
     "no fine-tuned run": (

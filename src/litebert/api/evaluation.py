@@ -61,11 +61,9 @@ Data = Annotated[
     TablePath | None, "Folder or file of examples; for a pretrained model, of text."
 ]
 UntunedMeasure = Annotated[
-    Literal["blimp", "sts", "retrieval"] | None, "Measure a model without fine-tuning."
+    Literal["sts", "retrieval"] | None, "Measure a model without fine-tuning."
 ]
-MaxRows = Annotated[
-    int | None, Ge(1), "With --on: maximum rows to use (BLiMP: of each paradigm)."
-]
+MaxRows = Annotated[int | None, Ge(1), "With --on: maximum rows to use."]
 Split = Annotated[str | None, "Any split of the task; dev by default."]
 
 
@@ -133,8 +131,8 @@ def evaluate(
 
     A pretrained model is evaluated on masked LM and sentence order, with the texts of
     --data (at most 1,024 sequences) or the held-out data of its run; with --on, on a
-    task that needs no fine-tuning: minimal pairs (BLiMP), scored sentence pairs, or
-    questions and their paragraphs in SQuAD's layout.
+    task that needs no fine-tuning: scored sentence pairs, or questions and their
+    paragraphs in SQuAD's layout.
 
     litebert evaluate runs/mrpc --data glue
     litebert evaluate runs/mine --data my-text.txt

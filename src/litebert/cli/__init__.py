@@ -29,9 +29,7 @@ UNWINDING = existing_signals("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 COMMANDS = {
     "completion": "complete verbs and options in your shell",
-    "config": (
-        "list every setting, or show those of a run with the origin of each value"
-    ),
+    "config": "list every setting",
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
     "distil": "distil a teacher into a small model, using text",
@@ -67,7 +65,7 @@ MODULES = {
         "export onnx, export web, import google, import huggingface, quantize"
     ),
     "api.runs": "report, runs average",
-    "api.settings": "config list, config show, recipes list, recipes show",
+    "api.settings": "config list, recipes list, recipes show",
     "api.sizes": "sizes",
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",
