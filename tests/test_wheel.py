@@ -19,7 +19,7 @@ CONSTRAINTS = ["-c", str(ROOT / "constraints.txt")]
 EXTRAS = {
     "wordpiece": "tokenizer encode a --tokenizer vocab.txt",
     "data": "tokenizer train text.parquet --output v",
-    "hub": "embed a --model albert/albert-base-v2",
+    "hub": "hub pull albert/albert-base-v2",
     "google": "import google nowhere --output new",
     "onnx": "export onnx MODEL model.onnx",
     "serve": "serve --port 0",

@@ -63,8 +63,8 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(
         litebert("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
 
 
-LONG = {"serve"}
-"""Commands that run until they are stopped, whatever their arguments.
+LONG = {"doctor", "serve"}
+"""Commands that run for minutes, or until they are stopped, whatever their arguments.
 """
 
 

@@ -15,6 +15,7 @@ COMMANDS = [
     ("classify", "'Anna left.' 'Bert came.' --model RUNS/reviews"),
     ("config list", ""),
     ("config list", "finetune"),
+    ("config show", "RUNS/base"),
     (
         "corpus build",
         (
@@ -35,6 +36,7 @@ COMMANDS = [
     ("finetune", f"REVIEWS --model RUNS/base {shlex.join(QUICK)}"),
     ("finetune", f"REVIEWS --model RUNS/base {shlex.join(QUICK)} --dry-run"),
     ("glue", f"--data glue --tasks rte --model RUNS/base {shlex.join(QUICK)}"),
+    ("hub push", "RUNS/base me/mine --dry-run"),
     ("import google", "google ours"),
     ("import huggingface", "RUNS/base/model --output imported"),
     ("order", "'Anna left.' 'Bert came.' --model RUNS/base"),
@@ -54,7 +56,7 @@ COMMANDS = [
     ("tokenizer encode", "'Anna left.' --tokenizer TOKENIZER"),
     ("tokenizer train", "STORIES --vocab-size 60 --output v"),
 ]
-ELSEWHERE = {"export onnx", "export web"}
+ELSEWHERE = {"export onnx", "export web", "hub pull"}
 """Commands with --json that need more than the desk; other tests run them."""
 
 

@@ -2,8 +2,6 @@
 papers' formulas; measures.
 """
 
-import gzip
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +12,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 import litebert as package
 from litebert import optim
-from litebert.metrics import squad1_measures
-from litebert.reading.source import find_file
-from litebert.tasks.kinds.spans import gold
-from litebert.tasks.named.questions import read_squad
 
 from .shell import litebert
 from .tiny import Desk, Random
@@ -285,12 +279,12 @@ def test_published_predictions_have_their_official_scores(
     real_data: Path, file: str, exact: float, f1: float
 ) -> None:
     squad = real_data / "squad"
-    with gzip.open(squad / "predictions" / f"{file}.json.gz") as packed:
-        texts = json.load(packed)
-    examples, _ = read_squad(find_file(squad / "dev-v1.1.json.gz"))
-    measures = squad1_measures(gold(examples), texts)
-    expected = {"exact": exact, "f1": f1, "total": 10_570}
-    assert measures == pytest.approx(expected, rel=1e-14)
+    predictions = ("--predictions", squad / "predictions" / f"{file}.json.gz")
+    done = litebert(
+        "evaluate", *predictions, "--data", squad / "dev-v1.1.json.gz", "--json"
+    )
+    expected = {"exact": exact, "f1": f1, "total": 10_570, "unanswered": 0}
+    assert done.ok.json == {"predictions": pytest.approx(expected, rel=1e-14)}
 
 
 MEASURED = {

@@ -37,7 +37,7 @@ WITHOUT_JSON = [
     ("embed", "few.txt --model RUNS/base --output vectors.npy"),
     ("serve", "base=RUNS/base"),
 ]
-ASKED = {"export web"}
+ASKED = {"hub pull", "hub push", "export web"}
 """The network is what these are for."""
 
 CACHES = ("XDG_CACHE_HOME", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR", "HF_HOME")

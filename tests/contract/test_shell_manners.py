@@ -110,6 +110,7 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     "a name of a run": (1, "pretrain --corpus x --name ../x", "../x"),
     "a name that steers": (1, "pretrain --corpus x --name '\x1b[31m'", "name"),
     "a model": (1, "fill [MASK] --model nowhere", "nowhere"),
+    "a run to show": (1, "config show nowhere", "nowhere"),
     "a task": (1, "finetune mrcp --data y", "mrcp mrpc"),
     "no data": (1, "finetune mrpc", "--data"),
     "no fine-tuned run": (
@@ -130,6 +131,12 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     ),
     "the data of a recipe": (1, "finetune rte --recipe OTHER", "RTE elsewhere"),
     "nothing to evaluate": (1, "evaluate", "RUN"),
+    "predictions alone": (1, "evaluate --predictions x.json", "--data"),
+    "on of predictions": (
+        1,
+        "evaluate --predictions p.json --on sts --data REVIEWS",
+        "--on",
+    ),
     "a column that is no text": (
         1,
         "evaluate BASE --data REVIEWS --column color=a",

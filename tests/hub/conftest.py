@@ -3,7 +3,9 @@ included.
 """
 
 import asyncio
+import base64
 import hashlib
+import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -27,6 +29,7 @@ class Repository:
 
     files: dict[str, bytes] = field(default_factory=dict)
     private: bool = False
+    messages: list[str] = field(default_factory=list)
     branches: set[str] = field(default_factory=lambda: {"main"})
 
     @property
@@ -124,6 +127,46 @@ class LoopbackHub:
             | {"Content-Length": str(len(data if fault == "cut off" else sent))},
         )
 
+    async def create(self, request: Request) -> Response:
+        asked = await request.json()
+        name = f"{asked['organization']}/{asked['name']}"
+        private = asked.get("visibility") == "private"
+        self.repositories.setdefault(name, Repository(private=private))
+        return JSONResponse({"url": f"{self.url}/{name}"})
+
+    async def branch(self, request: Request) -> Response:
+        self.find(request).branches.add(request.path_params["branch"])
+        return JSONResponse({})
+
+    async def validate(self, request: Request) -> Response:
+        return JSONResponse({"errors": [], "warnings": []})
+
+    async def preupload(self, request: Request) -> Response:
+        files = (await request.json())["files"]
+        return JSONResponse(
+            {
+                "files": [
+                    each | {"uploadMode": "regular", "shouldIgnore": False}
+                    for each in files
+                ]
+            }
+        )
+
+    async def commit(self, request: Request) -> Response:
+        repository = self.find(request)
+        for entry in map(json.loads, (await request.body()).splitlines()):
+            value = entry["value"]
+            if entry["key"] == "header":
+                repository.messages.append(value["summary"])
+            else:
+                repository.files[value["path"]] = base64.b64decode(value["content"])
+        url = "{}/{owner}/{name}/commit/{}".format(
+            self.url, repository.commit, **request.path_params
+        )
+        return JSONResponse(
+            {"commitUrl": url, "commitOid": repository.commit, "success": True}
+        )
+
 
 async def _byte_by_byte() -> AsyncIterator[bytes]:
     """Send an answer that never ends, one byte at a time."""
@@ -164,6 +207,11 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub
         f"{api}/revision/{{revision}}": hub.info,
         f"{api}/tree/{{revision}}": hub.tree,
         "/{owner}/{name}/resolve/{revision}/{path:path}": hub.file,
+        "/api/repos/create": hub.create,
+        f"{api}/branch/{{branch}}": hub.branch,
+        "/api/validate-yaml": hub.validate,
+        f"{api}/preupload/{{revision}}": hub.preupload,
+        f"{api}/commit/{{revision}}": hub.commit,
     }
     app = Starlette(
         routes=[

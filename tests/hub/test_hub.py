@@ -15,6 +15,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard, constants, get_session, hf_hub_download
 
+from litebert.api.formats import hub_push
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import ModelFolder, read_config, read_folder, write_folder
@@ -30,7 +31,7 @@ from litebert.hub import (
 )
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from tests.conftest import blocks
-from tests.contract.shell import litebert
+from tests.contract.shell import assert_matches_schema, litebert
 from tests.waiting import wait_until
 
 NAME = "me/small"
@@ -57,7 +58,10 @@ def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(
         "1_Pooling/config.json": b"{}",
         "2_Dense/model.safetensors": b"y",
     }
-    folder = locate("me/small@main")
+    shown = litebert("hub", "pull", "me/small@main", "--json").json
+    assert_matches_schema("hub pull", shown)
+    folder = Path(shown["folder"])
+    assert litebert("hub", "pull", "me/small").stdout == f"{folder}\n"
     assert (
         not read_folder(folder).missing
         and locate("me/small") == locate(Path("me/small")) == folder
@@ -312,6 +316,7 @@ VERBS = {
     "embed": "embed 'the cat sat' --model {model} --pooling mean",
     "evaluate text": "evaluate {model} --data {texts}/documents.jsonl",
     "export onnx": "export onnx {model} new/model.onnx",
+    "hub push": "hub push {model} me/new --dry-run",
     "pretrain": (
         "pretrain {texts}/texts.txt --from {model} objective.max_seq_length=64"
         " --dry-run"
@@ -347,13 +352,83 @@ def test_a_verb_takes_a_name_on_the_hub_or_a_run(
     Path("run/run.json").write_text(
         json.dumps({"settings": {"data.corpus": "c"}, "origins": {}, "data": {}})
     )
-    typed = VERBS[verb].format(model="me/small", texts=".")
+    typed = VERBS[verb].format(
+        model="run" if verb == "hub push" else "me/small", texts="."
+    )
     assert litebert(*shlex.split(typed)).ok
+
+
+# ---- publishing ----------------------------------------------------------------------
 
 
 @pytest.fixture
 def folder(small_model: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(small_model, tmp_path / "model")
+    """Return a model folder that also holds private files."""
+    folder = shutil.copytree(small_model, tmp_path / "model")
+    for name in ("secret.txt", "optimizer.pt", "optimizer.safetensors"):
+        (folder / name).touch()
+    return folder
+
+
+def test_a_published_model_is_the_one_in_the_folder(
+    hub, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dry = ("hub", "push", folder, "me/new", "--dry-run")
+    shown = litebert(*dry).stdout
+    plan = litebert(*dry, "--json").json
+    assert (
+        "model.safetensors" in shown
+        and 'litebert.load("me/new")' in shown
+        and "secret" not in shown
+    )
+    assert plan["card"] == "made" and hub.requests == []
+    assert (
+        plan["files"]["model.safetensors"]
+        == (folder / "model.safetensors").stat().st_size
+    )
+    shown = litebert("hub", "push", folder, "me/new", "--license", "mit", "--json")
+    repository = hub.repositories["me/new"]
+    assert shown.json["commit"].endswith(repository.commit)
+    sent = {
+        path: data for path, data in repository.files.items() if path != "README.md"
+    }
+    names = [
+        "config.json",
+        "model.safetensors",
+        "spiece.model",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+    assert sorted(sent) == names and all(
+        (folder / path).read_bytes() == data for path, data in sent.items()
+    )
+    assert (repository.messages, repository.private) == (["Upload model"], False)
+    assert (
+        not (folder / "README.md").exists()
+        and not read_folder(locate("me/new")).missing
+    )
+    monkeypatch.setenv("HF_TOKEN", "hf_of_a_user")
+    assert litebert("hub", "push", folder, "me/draft@draft", "--private").ok
+    draft = hub.repositories["me/draft"]
+    assert draft.private and draft.branches == {"main", "draft"}
+
+
+def test_pushes_that_should_not_be_sent_are_refused(hub, folder: Path) -> None:
+    before = hub.add("me/public", folder).commit
+    with pytest.raises(LitebertError, match="LB-632"):
+        hub_push(folder, "me/public", private=True)
+    assert hub.repositories["me/public"].commit == before
+    hub.requests.clear()
+    with pytest.raises(LitebertError, match="LB-636"):
+        hub_push(folder, "new")
+    hub.fault = "401"
+    with pytest.raises(LitebertError, match=r"LB-629[\s\S]*me/new"):
+        hub_push(folder, "me/new")
+    hub.requests.clear()
+    (folder / "model.safetensors").write_bytes(b"0" * 100)
+    with pytest.raises(DamagedError, match="LB-603"):
+        hub_push(folder, "me/new")
+    assert hub.requests == []
 
 
 # ---- the card ------------------------------------------------------------------------
@@ -362,15 +437,23 @@ def folder(small_model: Path, tmp_path: Path) -> Path:
 def test_a_card_shows_the_run_and_the_command_but_no_paths(
     hub, small_model: Path, folder: Path
 ) -> None:
-    card = model_card(small_model)
+    card = model_card(
+        small_model, name="me/new", license="apache-2.0", languages=["en", "de"]
+    )
     header = {
+        "license": "apache-2.0",
+        "language": ["en", "de"],
         "library_name": "litebert",
+    }
+    header |= {
         "pipeline_tag": "fill-mask",
         "tags": ["albert", "masked-lm", "sentence-order"],
     }
     assert ModelCard(card).data.to_dict() == header
-    num_parameters = sum(p.numel() for p in read_folder(folder).network.parameters())
-    assert f"{num_parameters:,} parameters" in card
+    assert (
+        f"{sum(p.numel() for p in read_folder(folder).network.parameters()):,}"
+        " parameters" in card
+    )
     assert "## Training" not in card
 
     # The folder of a run, as pretraining leaves it: setting, value, origin
@@ -414,8 +497,18 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(
     words = """'data.mix=["CORPUS"]' 'data.weights=[3, 1]' optim.learning_rate=0.001 train.steps=70"""  # noqa: E501
     assert f"{command} --recipe laptop --name {place.name} {words}\n" in text
 
+    # Our own card is written again, a card of the user's is sent unchanged.
     write_card(folder)
-    assert (folder / "README.md").read_text() == text
+    planned = hub_push(folder, "me/new", license="mit", dry_run=True)
+    assert planned.value["card"] == "made" and 'license: "mit"' in planned.text
+    (folder / "README.md").write_text("---\nlicense: mit\n---\nMine.\n")
+    hub_push(folder, "me/new")
+    assert (
+        hub.repositories["me/new"].files["README.md"]
+        == (folder / "README.md").read_bytes()
+    )
+    with pytest.raises(LitebertError, match="LB-637"):
+        hub_push(folder, "me/new", license="mit")
 
     result = {
         "task": "mine",

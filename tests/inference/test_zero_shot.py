@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from litebert import evaluate
 from litebert.errors import LitebertError
-from litebert.inference.measures import retrieval, sts
+from litebert.inference.measures import blimp, retrieval, sts
 from litebert.inference.model import Model
 
 TEXTS = [
@@ -21,6 +22,32 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def model(small_model: Path) -> Model:
     return Model.load(small_model)
+
+
+def test_blimp_weighs_paradigms_equally(model: Model, tmp_path: Path) -> None:
+    better, worse = sorted(
+        TEXTS[:2], key=lambda text: model.score(text).log_likelihood, reverse=True
+    )
+    rows = [
+        (better, worse, "a"),
+        (worse, better, "a"),
+        *[(better, worse, "a")] * 2,
+        (worse, better, "b"),
+    ]
+    path = tmp_path / "blimp.jsonl"
+    names = ("sentence_good", "sentence_bad", "UID", "field")
+    path.write_text(
+        "\n".join(
+            json.dumps(dict(zip(names, (*row, "syntax"), strict=True))) for row in rows
+        )
+    )
+    assert blimp(model, path)["blimp"] == 0.375
+    assert (
+        evaluate(model.source, data=path, on="blimp", limit=1).measures["blimp"][
+            "blimp_syntax"
+        ]
+        == 0.5
+    )
 
 
 def test_sts_is_the_rank_correlation_of_cosines(model: Model, tmp_path: Path) -> None:
@@ -43,16 +70,19 @@ def test_rows_without_the_measured_fields_are_one_clear_error(
             "sentence1",
             "sentence2",
             "score",
+            "sentence_good",
+            "sentence_bad",
+            "UID",
             "question",
         ),
         1,
     )
-    whole["context"] = "b"
+    whole |= {"field": "a", "context": "b"}
     nothing = {"text": "a"}
     path = tmp_path / "rows.jsonl"
     for rows in ([nothing], [whole, nothing], [{**whole, "score": "nan"}]):
         path.write_text("\n".join(map(json.dumps, rows)))
-        for measure in (sts,) if "score" in rows[-1] else (sts, retrieval):
+        for measure in (sts,) if "score" in rows[-1] else (sts, blimp, retrieval):
             with pytest.raises(LitebertError, match="LB-992"):
                 measure(model, path)
 

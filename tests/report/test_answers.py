@@ -8,7 +8,9 @@ import pytest
 
 from litebert.report.answers import (
     NUM_BINS,
+    Bin,
     answer_sections,
+    calibration_bins,
     calibration_error,
     shorten,
 )
@@ -106,34 +108,43 @@ def test_calibration_is_told_of_a_set_whose_answers_are_all_sure(
     section = sections(tmp_path, rows, ["a", "b"])["Calibration"]
     assert "it is 0.2500" in section.words[1]
     assert "75.0% sure on average and 50.0% right" in section.words[1]
+    assert len(section.figures) == 1
 
 
 def test_answers_that_are_no_labels_have_calibration_only_without_labels(
     tmp_path: Path,
 ) -> None:
     rows = [row(1, "Ada", "Ada"), row(2, "Bert", "Ada")]
-    assert sections(tmp_path / "spans", rows, [])["Calibration"].words
-    assert not sections(tmp_path / "tags", rows, ["a", "b"])["Calibration"].words
+    assert sections(tmp_path / "spans", rows, [])["Calibration"].figures
+    assert not sections(tmp_path / "tags", rows, ["a", "b"])["Calibration"].figures
 
 
 def test_an_answer_without_a_probability_has_no_calibration(tmp_path: Path) -> None:
     rows = [row(1, "a", "a"), row(2, "a", "b", confidence=None)]
     section = sections(tmp_path, rows, ["a", "b"])["Calibration"]
     assert not section.words
+    assert not section.figures
 
 
 def test_a_bin_has_its_upper_edge_and_not_its_lower_one() -> None:
     edge = 2 / NUM_BINS
-    # in one bin, distances in opposite directions cancel out
-    together = calibration_error([edge - 0.001, edge], [0.0, 2 * edge])
-    assert together == pytest.approx(0.0005)
-    apart = calibration_error([edge, edge + 0.001], [0.0, 2 * edge])
-    assert apart == pytest.approx(edge - 0.0005)
+    together = calibration_bins([edge - 0.001, edge], [1.0, 0.0])
+    assert [bin_.size for bin_ in together] == [2]
+    assert together[0].accuracy == 0.5
+    assert together[0].confidence == pytest.approx(edge - 0.0005)
+    apart = calibration_bins([edge, edge + 0.001], [1.0, 0.0])
+    assert [bin_.size for bin_ in apart] == [1, 1]
+
+
+def test_there_are_fifteen_bins_of_equal_width() -> None:
+    confidences = [(number + 0.5) / 300 for number in range(300)]
+    bins = calibration_bins(confidences, [1.0] * 300)
+    assert [bin_.size for bin_ in bins] == [20] * 15
 
 
 def test_the_calibration_error_weighs_bins_by_their_answers() -> None:
-    error = calibration_error([0.5] * 30 + [0.9] * 10, [0.7] * 30 + [0.5] * 10)
-    assert error == pytest.approx((30 * 0.2 + 10 * 0.4) / 40)
+    bins = [Bin(0.5, 0.7, 30), Bin(0.9, 0.5, 10)]
+    assert calibration_error(bins) == pytest.approx((30 * 0.2 + 10 * 0.4) / 40)
 
 
 # ---- the worst errors ----------------------------------------------------------------

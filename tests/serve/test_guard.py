@@ -313,3 +313,11 @@ def vectors_of(reply: openai.types.CreateEmbeddingResponse) -> list[list[float]]
             vector = np.frombuffer(base64.b64decode(vector), "<f4").tolist()
         vectors.append(vector)
     return vectors
+
+
+def test_a_model_in_bf16_has_a_note_on_its_distance_from_fp32(
+    folders: dict[str, Path],
+) -> None:
+    assert load(str(folders["base"]), Options()).facts["notes"] == []
+    (note,) = load(str(folders["base"]), Options(precision="bf16")).facts["notes"]
+    assert 0 < float(note.rpartition(" ")[2].removesuffix("%")) < 3

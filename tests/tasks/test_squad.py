@@ -19,7 +19,7 @@ from torch import Tensor
 
 from litebert.errors import LitebertError
 from litebert.files import Json, write_json, write_text
-from litebert.metrics import normalize_answer, squad2_measures
+from litebert.metrics import normalize_answer
 from litebert.nn import AlbertForTask
 from litebert.reading.source import find_file
 from litebert.tasks.kinds import spans
@@ -32,7 +32,7 @@ from litebert.tasks.kinds.spans import (
     SpanExample,
 )
 from litebert.tasks.named import DATASETS
-from litebert.tasks.named.questions import read_squad
+from litebert.tasks.named.questions import read_squad, score_predictions
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.networks import config_for
 
@@ -576,10 +576,9 @@ def test_written_files_score_what_the_family_measures(tmp_path: Path) -> None:
     ]
     for name, text in DATASETS["squad2"].submission("dev", VOYAGES, answers).items():
         write_text(tmp_path / name, text)
-    texts = json.loads((tmp_path / "predictions.json").read_text())
-    nulls = json.loads((tmp_path / "null_odds.json").read_text())
-    gold = spans.gold(VOYAGES)
-    scored = squad2_measures(gold, texts, null_scores=nulls)
+    write_squad(tmp_path / "dev.json", VOYAGES)
+    files = [tmp_path / f"{name}.json" for name in ("dev", "predictions", "null_odds")]
+    scored = score_predictions(files[0], files[1], null_odds=files[2])
     measured = spans.ConditionalSpanAnswering().measures(VOYAGES, answers)
     shared = [
         name
@@ -590,3 +589,48 @@ def test_written_files_score_what_the_family_measures(tmp_path: Path) -> None:
         name: measured[name] for name in shared
     }
     assert scored["has_answer_total"] == sum(bool(one.answers) for one in VOYAGES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "said"),
+    [({"is_impossible": None}, 50.0, "count as wrong"), ({}, 100.0, "are left out")],
+)
+def test_unanswered_questions_are_named(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, Json],
+    expected: float,
+    said: str,
+) -> None:
+    write_squad(tmp_path / "dev.json", VOYAGES[:2], **changes)
+    write_json(tmp_path / "found.json", {VOYAGES[0].id: VOYAGES[0].answers[0].text})  # type: ignore[index]
+    measured = score_predictions(tmp_path / "dev.json", tmp_path / "found.json")
+    assert (measured["exact"], measured["unanswered"]) == (expected, 1)
+    warning = capsys.readouterr().err
+    assert said in warning and VOYAGES[1].id in warning
+
+
+WHO = "v0-Who sailed?"
+MISFITS = [("LB-801", {WHO: 1}, {}), ("LB-809", {"elsewhere": "x"}, {})]
+MISFITS += [
+    ("LB-801", {WHO: "x"}, {WHO: "high"}),
+    ("LB-810", {WHO: "x"}, {"v0-Where to?": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("code", "predictions", "nulls"), MISFITS)
+def test_predictions_that_do_not_fit_are_refused(
+    tmp_path: Path, code: str, predictions: Json, nulls: Json
+) -> None:
+    write_squad(tmp_path / "dev.json", VOYAGES[:4])
+    found = tmp_path / "found.json"
+    null_odds = tmp_path / "nulls.json"
+    write_json(found, predictions)
+    write_json(null_odds, nulls)
+    with pytest.raises(LitebertError, match=code):
+        score_predictions(
+            tmp_path / "dev.json", found, null_odds=null_odds if nulls else None
+        )
+    write_squad(tmp_path / "old.json", VOYAGES[:1], is_impossible=None)
+    with pytest.raises(LitebertError, match=r"LB-810.*SQuAD 1[.]1"):
+        score_predictions(tmp_path / "old.json", found, null_odds=null_odds)

@@ -2,9 +2,7 @@
 float64.
 """
 
-import json
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -25,9 +23,7 @@ from litebert.tasks.heads import PretrainingWork
 from litebert.tasks.pretraining import Pretraining
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import RunProgress
-from litebert.train.log import RunLog
-from litebert.train.loop import StepResult, note_share, training_step
-from litebert.train.run import Session
+from litebert.train.loop import StepResult, training_step
 
 LENGTHS = (19, 7, 7)
 
@@ -145,18 +141,3 @@ def test_several_processes_do_not_share_an_apple_gpu(
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(LitebertError, match=r"LB-507[\s\S]*cannot share"):
         choose_device("mps")
-
-
-def test_a_run_by_the_clock_that_got_little_of_the_machine_says_so(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "run.json").write_text("{}")
-    log = RunLog(Session(tmp_path), TrainConfig(), choose_device("cpu"), is_quiet=True)
-    threads = torch.get_num_threads()
-    note_share(10, 100.0, 50.0 * threads, log)
-    assert not (tmp_path / "metrics.jsonl").exists()
-    note_share(10, 100.0, 10.0 * threads, log)
-    [row] = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    text = json.loads(row)["text"]
-    assert "10% of the time of" in text
-    assert "only 10 steps" in text

@@ -1,4 +1,6 @@
-"""Evaluate: fine-tuned and pretrained models, and models without fine-tuning."""
+"""Evaluate: fine-tuned and pretrained models, models without fine-tuning, and files of
+predictions.
+"""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -61,10 +63,14 @@ Data = Annotated[
     TablePath | None, "Folder or file of examples; for a pretrained model, of text."
 ]
 UntunedMeasure = Annotated[
-    Literal["sts", "retrieval"] | None, "Measure a model without fine-tuning."
+    Literal["blimp", "sts", "retrieval"] | None, "Measure a model without fine-tuning."
 ]
-MaxRows = Annotated[int | None, Ge(1), "With --on: maximum rows to use."]
+MaxRows = Annotated[
+    int | None, Ge(1), "With --on: maximum rows to use (BLiMP: of each paradigm)."
+]
 Split = Annotated[str | None, "Any split of the task; dev by default."]
+PredictionsPath = Annotated[str | Path | None, "Score this file instead of a model."]
+NullOddsPath = Annotated[str | Path | None, "SQuAD 2.0: the file null_odds.json."]
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,10 +109,12 @@ class Evaluation:
 FINE_TUNED = "a fine-tuned model"
 PRETRAINED = "a pretrained model"
 WITHOUT_TUNING = "a measure without fine-tuning"
+PREDICTIONS = "a prediction file"
 OPTIONS = {
     FINE_TUNED: ("split", "task", "columns", "device", "precision"),
     PRETRAINED: ("columns", "device", "precision"),
     WITHOUT_TUNING: ("on", "limit", "device", "precision"),
+    PREDICTIONS: ("predictions", "null_odds"),
 }
 # sequences of texts on which a pretrained model is measured
 MAX_SEQUENCES = 1_024
@@ -124,6 +132,8 @@ def evaluate(
     columns: Columns = (),
     device: DeviceName = "auto",
     precision: Activations = None,
+    predictions: PredictionsPath = None,
+    null_odds: NullOddsPath = None,
     quiet: Quiet = False,
 ) -> Evaluation:
     """Evaluate a model, given its run or its folder; the answers of several fine-tuned
@@ -131,20 +141,24 @@ def evaluate(
 
     A pretrained model is evaluated on masked LM and sentence order, with the texts of
     --data (at most 1,024 sequences) or the held-out data of its run; with --on, on a
-    task that needs no fine-tuning: scored sentence pairs, or questions and their
-    paragraphs in SQuAD's layout.
+    task that needs no fine-tuning: minimal pairs (BLiMP), scored sentence pairs, or
+    questions and their paragraphs in SQuAD's layout.
 
     litebert evaluate runs/mrpc --data glue
     litebert evaluate runs/mine --data my-text.txt
     litebert evaluate models/mine --on sts --data STS-B/dev.tsv
+    litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     paths_of_models = paths(models)
-    _require_models(paths_of_models, on)
-    run = Run.of(paths_of_models[0])
-    if run is None:
+    _require_one_thing(paths_of_models, predictions, on)
+    run = Run.of(paths_of_models[0]) if paths_of_models else None
+    if run is None and paths_of_models:
         locate(paths_of_models[0])  # raises if there is no such model
-    kind = WITHOUT_TUNING
-    if on is None:
+    if predictions is not None:
+        kind = PREDICTIONS
+    elif on is not None:
+        kind = WITHOUT_TUNING
+    else:
         kind = _kind_of_models(paths_of_models, run, task, data)
     options = {
         "on": on,
@@ -154,6 +168,8 @@ def evaluate(
         "columns": columns,
         "device": device,
         "precision": precision,
+        "predictions": predictions,
+        "null_odds": null_odds,
     }
     _refuse_unused(options, kind, run)
     if data is None and (on or run is None):
@@ -164,9 +180,9 @@ def evaluate(
         )
 
     words = column_words(columns)
-    model = paths_of_models[0]
     with as_file(data) as file:
         if kind == PRETRAINED:
+            model = paths_of_models[0]
             return _evaluate_pretrained(model, file, words, device, precision)
         if kind == FINE_TUNED:
             with progress("examples evaluated", is_quiet=quiet) as advance:
@@ -180,19 +196,31 @@ def evaluate(
                     advance=advance,
                     is_quiet=quiet,
                 )
-                return _evaluate_finetuned(opened, model, file, split)
-        assert file is not None and on is not None, "checked above"
+                return _evaluate_finetuned(opened, paths_of_models[0], file, split)
+        assert file is not None, "checked above"
+        if predictions is not None:
+            return _score_predictions(file, predictions, null_odds)
+        assert on is not None
+        model = paths_of_models[0]
         return _measure_untuned(on, model, file, limit, device, precision)
 
 
-def _require_models(models: Sequence[str], on: str | None) -> None:
-    """Raise unless there are models; without fine-tuning, one model."""
-    if len(models) == 1 or (models and on is None):
+def _require_one_thing(
+    models: Sequence[str], predictions: str | Path | None, on: str | None
+) -> None:
+    """Raise unless there are models or a file of predictions; without fine-tuning, one
+    model.
+    """
+    is_one = (predictions is None) == bool(models)
+    if is_one and (on is None or len(models) == 1):
         return
+    received = format_count(len(models), "model")
+    if predictions is not None:
+        received += f" and the predictions {predictions}"
     raise LitebertError(
         "LB-525",
-        "give a model to evaluate",
-        received=format_count(len(models), "model"),
+        "give one model, or --predictions FILE",
+        received=received,
         expected="a run or several; with --on, a single one",
         next="litebert evaluate --help",
     )
@@ -250,6 +278,16 @@ def _refuse_unused(options: Mapping[str, Any], kind: str, run: Run | None) -> No
 
 
 # ---- what can be evaluated -----------------------------------------------------------
+
+
+def _score_predictions(
+    data: str, predictions: str | Path, null_odds: str | Path | None
+) -> Evaluation:
+    """Score a file of predictions, as the official scripts of SQuAD do."""
+    from litebert.tasks.named.questions import score_predictions
+
+    measures = score_predictions(Path(data), Path(predictions), null_odds=null_odds)
+    return Evaluation({"predictions": measures})
 
 
 def _measure_untuned(

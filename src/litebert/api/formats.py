@@ -9,8 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Required
 
-from litebert.errors import LitebertError
-from litebert.hub import locate
+from typing_extensions import TypedDict
+
+from litebert.answers import Shown
+from litebert.errors import LitebertError, say
+from litebert.hub import locate, model_files, parse_name, pull, push
 from litebert.interop import ExportReport, ModelImport, Quantized
 from litebert.runs import RunFolder
 
@@ -174,3 +177,87 @@ def quantize(
         data=data,
         task=task,
     )
+
+
+# ---- the Hub -------------------------------------------------------------------------
+
+
+class PublicationPlan(TypedDict):
+    repository: str
+    revision: str
+    files: dict[str, int]  # the size of each in bytes
+    card: Literal["kept", "made"]
+
+
+def hub_pull(name: str) -> Shown[dict[Literal["folder"], str]]:
+    """Fetch the model OWNER/NAME, or a branch, tag or commit of it, into the cache and
+    print its folder there.
+
+    To convert a model to a folder elsewhere, use `litebert import huggingface`.
+
+    litebert hub pull albert/albert-base-v2
+    litebert hub pull albert/albert-base-v2@main
+    """
+    folder = str(pull(*parse_name(name)))
+    return Shown({"folder": folder}, folder)
+
+
+def hub_push(
+    folder: Path,
+    name: str,
+    *,
+    private: Annotated[bool, "Make a new repository private."] = False,
+    license: Annotated[str, "For the card, such as apache-2.0."] = "",
+    languages: Annotated[
+        tuple[str, ...], "--language", "For the card, such as en; repeat for more."
+    ] = (),
+    dry_run: Annotated[bool, "Only print what would be sent, and the card."] = False,
+) -> Shown[dict[Literal["commit"], str] | PublicationPlan]:
+    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME or
+    OWNER/NAME@BRANCH, in one commit.
+
+    Its README.md is the model card; without one, a card is made from the configuration,
+    the tokenizer and the run that the folder belongs to. Other files in the folder are
+    not sent.
+
+    litebert hub push runs/mine OWNER/mine --private
+    litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
+    """
+    from litebert.folder.card import CARD_FILE, card_of
+
+    place = locate(folder)
+    repository, revision = parse_name(name)
+    card = card_of(place, name=repository, license=license, languages=languages)
+    files = model_files(place)
+    files.pop(CARD_FILE, None)
+    sizes = {path: file.stat().st_size for path, file in files.items()}
+    sizes[CARD_FILE] = len(card.text.encode())
+    plan = PublicationPlan(
+        repository=repository,
+        revision=revision or "main",
+        files=sizes,
+        card="kept" if card.is_of_user else "made",
+    )
+    summary = _summary(plan, is_private=private)
+    if dry_run:
+        return Shown(plan, f"{summary}\n\n{card.text}")
+    say(summary)
+    commit = push(
+        repository, revision, files, texts={CARD_FILE: card.text}, private=private
+    )
+    return Shown({"commit": commit}, commit)
+
+
+def _summary(plan: PublicationPlan, *, is_private: bool) -> str:
+    """Return what will be sent, a line for each file."""
+    visibility = "private" if is_private else "public"
+    source = "made from what is on disk"
+    if plan["card"] == "kept":
+        source = "the README.md of the folder"
+    lines = [
+        f"{plan['repository']}, branch {plan['revision']} ({visibility}, if it is new)"
+    ]
+    lines += [f"  {size:>13,}  {path}" for path, size in plan["files"].items()]
+    total = sum(plan["files"].values())
+    lines.append(f"  {total:>13,}  bytes; README.md {source}")
+    return "\n".join(lines)

@@ -3,6 +3,7 @@ settings of a run; progress.
 """
 
 import inspect
+import json
 import os
 import re
 import time
@@ -23,7 +24,8 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.config import FinetuneConfig, PretrainConfig
@@ -36,6 +38,7 @@ from litebert.errors import (
     show_status,
 )
 from litebert.plugins import DATASETS
+from litebert.runs import RunFolder
 from litebert.settings import (
     Description,
     Setting,
@@ -332,3 +335,22 @@ def config_list(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
         meaning = f"{row.description} ({row.allowed})"
         lines.append(f"{row.name:<{width}}  {row.default:<14}  {meaning}")
     return Shown(rows, "\n".join(lines))
+
+
+class SettingsOfRun(TypedDict):
+    settings: dict[str, JsonValue]
+    origins: dict[str, str]
+
+
+def config_show(run: Path) -> Shown[SettingsOfRun]:
+    """Show the settings of a run, and where each value came from.
+
+    litebert config show runs/mine
+    litebert config show runs/mrpc --json
+    """
+    file = RunFolder.open(run).file
+    lines = list[str]()
+    for name, value in file.settings.items():
+        origin = file.origins.get(name, "default")
+        lines.append(f"{name} = {json.dumps(value)}  # {origin}")
+    return Shown({"settings": file.settings, "origins": file.origins}, "\n".join(lines))

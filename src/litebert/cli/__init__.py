@@ -29,17 +29,20 @@ UNWINDING = existing_signals("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 COMMANDS = {
     "completion": "complete verbs and options in your shell",
-    "config": "list every setting",
+    "config": (
+        "list every setting, or show those of a run with the origin of each value"
+    ),
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
     "distil": "distil a teacher into a small model, using text",
-    "doctor": "show what a report of a bug needs to say of this machine",
-    "evaluate": "evaluate a model, or an ensemble",
+    "doctor": "check this machine, including a self-test of a few seconds",
+    "evaluate": "evaluate models, an ensemble, or a prediction file",
     "explain": "show how much each word adds to an answer",
     "export": ("write a model as an ONNX file, or as a web page"),
     "finetune": "fine-tune a model on a task, or on your own examples",
     "glue": "fine-tune on every GLUE task in a folder, and print the table",
     "help": "show the help of a verb",
+    "hub": "fetch a model from the Hugging Face Hub, or publish one",
     "import": "convert checkpoints from Google and from Hugging Face",
     "predict": "answer a complete split or file, in the format of a leaderboard",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
@@ -62,10 +65,11 @@ MODULES = {
     "api.glue": "glue",
     "api.predictions": "predict",
     "api.formats": (
-        "export onnx, export web, import google, import huggingface, quantize"
+        "export onnx, export web, hub pull, hub push, import google,"
+        " import huggingface, quantize"
     ),
     "api.runs": "report, runs average",
-    "api.settings": "config list, recipes list, recipes show",
+    "api.settings": "config list, config show, recipes list, recipes show",
     "api.sizes": "sizes",
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",

@@ -3,11 +3,14 @@ completion, and the doctor.
 """
 
 import platform
-from importlib.metadata import version
+import sys
+import time
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -27,10 +30,14 @@ from litebert import cpu
 from litebert.answers import Shown
 from litebert.cli import HOMES, cli, function_of
 from litebert.cli.command import show, show_json
-from litebert.errors import free_bytes, no_such_name
+from litebert.config import AlbertConfig
+from litebert.errors import as_litebert_error, free_bytes, no_such_name
 from litebert.files import format_bytes
 from litebert.inference.verb import Verb
 from litebert.plugins import VERBS
+
+if TYPE_CHECKING:  # it imports torch
+    from litebert.device import Device
 
 
 def help(  # noqa: A001
@@ -139,9 +146,27 @@ OPTIONAL = (
 )
 
 
-def doctor() -> Shown[dict[str, str]]:
-    """Show what a report of a bug needs to say of this machine: the versions, the
-    device, threads, memory, disk, and the optional packages that are missing.
+@dataclass(frozen=True)
+class Check:
+    """The result of one check, and what to do if it failed."""
+
+    name: str
+    is_good: bool
+    found: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        if self.is_good:
+            return f"ok   {self.name:<10} {self.found}"
+        advice = f"     {'next':<10} {self.advice}"
+        return f"BAD  {self.name:<10} {self.found}\n{advice}"
+
+
+def doctor() -> Shown[list[Check]]:
+    """Check Python, torch, device, disk and threads; test training and answering for a
+    few seconds.
+
+    The exit code is 1 if something is wrong.
 
     litebert doctor
     litebert doctor --json
@@ -151,18 +176,96 @@ def doctor() -> Shown[dict[str, str]]:
     from litebert.device import choose_device
 
     device = choose_device()
-    memory = format_bytes(cpu.usable_memory())
-    if cpu.find_memory_limit() is not None:
-        memory += ", the container's limit"
+    free = free_bytes(Path.cwd())
+    major, minor, *_ = torch.__version__.split(".")
     missing = [name for name in OPTIONAL if find_spec(name) is None]
-    facts = {
-        "litebert": version("litebert"),
-        "python": f"{platform.python_version()}, {platform.platform()}",
-        "torch": torch.__version__,
-        "device": "CPU only" if device.is_cpu else device.name,
-        "threads": cpu.explain_threads(torch.get_num_threads()),
-        "memory": memory,
-        "disk": f"{format_bytes(free_bytes(Path.cwd()))} free here",
-        "missing": ", ".join(missing) or "no optional package",
-    }
-    return Shown(facts, "\n".join(f"{name:<10} {fact}" for name, fact in facts.items()))
+    extras = f"not installed: {', '.join(missing)}" if missing else "all"
+    checks = [
+        Check(
+            "python",
+            sys.version_info >= (3, 11),
+            platform.python_version(),
+            "install Python 3.11 or newer",
+        ),
+        Check(
+            "torch",
+            (int(major), int(minor)) >= (2, 9),
+            torch.__version__,
+            "pip install -U torch",
+        ),
+        Check("device", True, _name_of(device)),
+        Check("threads", True, cpu.explain_threads(torch.get_num_threads())),
+        Check("memory", True, _memory()),
+        Check(
+            "disk",
+            free >= 2 << 30,
+            f"{free / 2**30:.1f} GiB free here",
+            "free some space, or work in another folder",
+        ),
+        Check("extras", True, extras),
+        _test_itself(),
+    ]
+    is_good = all(check.is_good for check in checks)
+    text = "\n".join(str(check) for check in checks)
+    return Shown(checks, text, exit_code=0 if is_good else 1)
+
+
+def _name_of(device: "Device") -> str:
+    return "CPU only" if device.is_cpu else device.name
+
+
+def _test_itself() -> Check:
+    """Train and answer; whatever is broken is reported, not raised."""
+    started = time.monotonic()
+    try:
+        _train_and_answer()
+    except Exception as error:  # noqa: BLE001
+        message = str(as_litebert_error(error) or error)
+        first_line, _, _ = message.partition("\n")
+        fault = f"{type(error).__name__}: {first_line}"
+        return Check("self-test", False, fault, "litebert --debug ...")
+    seconds = time.monotonic() - started
+    return Check("self-test", True, f"passed in {seconds:.1f} s")
+
+
+def _memory() -> str:
+    """Say how much memory this process may use, and whether a container limits it."""
+    usable = format_bytes(cpu.usable_memory())
+    if cpu.find_memory_limit() is None:
+        return usable
+    return f"{usable}, the container's limit"
+
+
+def _train_and_answer() -> None:
+    """Check that training lowers the loss of a tiny network, and fill a blank with the
+    packaged model.
+    """
+    import torch
+
+    from litebert.inference.model import Model
+    from litebert.nn import AlbertForPretraining, Batch
+
+    config = AlbertConfig(
+        vocab_size=30,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+    )
+    network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+    batch = Batch.from_lists([[2, *range(5, 15), 3]])
+    places = torch.arange(1, 5)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(20):
+        logits = network(batch, places).masked_lm  # (places, vocab)
+        losses.append(torch.nn.functional.cross_entropy(logits, batch.ids[places]))
+        optimizer.zero_grad()
+        losses[-1].backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    if not losses[-1] < losses[0]:
+        raise ArithmeticError(
+            f"training does not lower the loss on this machine: {losses[0]:.3f} ->"
+            f" {losses[-1]:.3f}"
+        )
+    Model.load().fill("A small [MASK] sat on a mat.")

@@ -9,7 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from litebert.files import hash_file, write_text
+from litebert.errors import LitebertError
+from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture, refusal_of
 from litebert.folder.model import ModelFolder
 from litebert.folder.retraining import PATH_WORDS, retraining_command
@@ -20,25 +21,72 @@ from litebert.plugins import VERBS
 from litebert.runs import MeasuredStep, RunFolder, is_run
 
 CARD_FILE = "README.md"
+WRITTEN_BY_LITEBERT = (
+    "<!-- Written by litebert. Remove this line to keep your own changes. -->"
+)
+_LONGEST_CARD = 4 << 20  # bytes
 
 
 def write_card(folder: Path, *, final: Path | None = None) -> None:
-    """Write the card into a model folder.
+    """Write the card into a model folder; `litebert hub push` rewrites it.
 
     `final` is where a folder that is being written will stand.
     """
-    write_text(folder / CARD_FILE, model_card(folder, final=final))
+    card = model_card(folder, final=final)
+    write_text(folder / CARD_FILE, f"{card}\n{WRITTEN_BY_LITEBERT}\n")
 
 
-def model_card(folder: Path, *, final: Path | None = None) -> str:
-    """Return the text of README.md for a model folder, whose place is `final` while it
-    is written.
+@dataclass(frozen=True)
+class PublishedCard:
+    """The card that is published with a model."""
+
+    text: str
+    is_of_user: bool  # the README.md of the folder, which litebert did not write
+
+
+def card_of(
+    folder: Path, *, name: str, license: str = "", languages: Sequence[str] = ()
+) -> PublishedCard:
+    """Return the card that is published with a model.
+
+    A README.md of your own is used unchanged; otherwise a card is made from the files
+    on disk, which checks them, too.
+    """
+    text = model_card(folder, name=name, license=license, languages=languages)
+    path = folder / CARD_FILE
+    if not path.is_file():
+        return PublishedCard(text, is_of_user=False)
+    written = read_capped(path, _LONGEST_CARD, command=f"ls -l {path}")
+    if WRITTEN_BY_LITEBERT.encode() in written:
+        return PublishedCard(text, is_of_user=False)
+    if license or languages:
+        raise LitebertError(
+            "LB-637",
+            f"{path} exists and is used unchanged: --license and --language have no"
+            " effect",
+            next=f"put them between the lines of --- in {path}, or move it away",
+        )
+    return PublishedCard(written.decode("utf-8", "replace"), is_of_user=True)
+
+
+def model_card(
+    folder: Path,
+    *,
+    name: str | None = None,
+    final: Path | None = None,
+    license: str = "",
+    languages: Sequence[str] = (),
+) -> str:
+    """Return the text of README.md for a model folder; `name` is what users will pass
+    to `load`, by default the place of the folder, which is `final` while it is written.
 
     For a folder inside a run (runs/<name>/model, next to run.json), it includes
-    metrics, the settings that were set, and the hashes of the data.
+    metrics, the settings that were set, and the hashes of the data. License and
+    languages are in no file.
     """
     place = folder if final is None else final
-    title = place.name
+    loaded_by = name or str(place)
+    title = loaded_by.split("/")[-1]
     training = _training_of(place)
     if training is not None and title in ("model", "best"):
         title = training.run.name
@@ -46,6 +94,8 @@ def model_card(folder: Path, *, final: Path | None = None) -> str:
     model = read_folder(folder)
     abilities = _abilities(model)
     header = {  # YAML
+        "license": license,
+        "language": list(languages),
         "library_name": "litebert",
         "pipeline_tag": abilities.pipeline,
         "tags": ["albert", *abilities.tags],
@@ -53,7 +103,7 @@ def model_card(folder: Path, *, final: Path | None = None) -> str:
     text: str = _template().render(
         header=header,
         title=title,
-        name=str(place),
+        name=loaded_by,
         config=model.config,
         head=model.head,
         abilities=abilities,

@@ -1,4 +1,6 @@
-"""Find models by name: packaged, in local folders and runs, or on the Hugging Face Hub."""
+"""Find models by name (packaged, in local folders and runs, or on the Hugging Face
+Hub), describe and publish them.
+"""
 
 from litebert.hub.locate import (
     PACKAGED,
@@ -7,7 +9,7 @@ from litebert.hub.locate import (
     packaged_model,
     parse_name,
 )
-from litebert.hub.transfer import hash_model, model_files, pull
+from litebert.hub.transfer import hash_model, model_files, pull, push
 
 __all__ = [
     "PACKAGED",
@@ -18,4 +20,5 @@ __all__ = [
     "packaged_model",
     "parse_name",
     "pull",
+    "push",
 ]

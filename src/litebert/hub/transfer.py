@@ -1,7 +1,7 @@
-"""Fetching a repository of the Hub into the cache of huggingface_hub.
+"""Fetching a repository of the Hub into the cache of huggingface_hub, and sending one.
 
-In order: the files of a model, fetching, the copy in the cache, the requests and their
-errors.
+In order: the files of a model, fetching, the copy in the cache, sending, the requests
+and their errors.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -117,7 +118,7 @@ def pull(
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing
     else.
     """
-    with _hub(repository):
+    with _hub("fetch", repository):
         copy = _CachedCopy.find(repository, revision, legacy_pickle=legacy_pickle)
         is_commit = revision is not None and _COMMIT.fullmatch(revision) is not None
         if copy is not None and copy.is_complete and is_commit:
@@ -307,13 +308,52 @@ class _CachedCopy:
         return None
 
 
+# ---- sending -------------------------------------------------------------------------
+
+
+def push(
+    repository: str,
+    revision: str | None,
+    files: dict[str, Path],
+    *,
+    texts: dict[str, str],
+    private: bool = False,
+) -> str:
+    """Upload files, and texts that become files, in one commit; return its URL. Creates
+    repository and branch.
+    """
+    with _hub("push", repository):
+        from huggingface_hub import CommitOperationAdd, HfApi
+
+        api = HfApi(library_name="litebert", library_version=version("litebert"))
+        api.create_repo(repository, private=private or None, exist_ok=True)
+        if private and not api.model_info(repository).private:
+            what = f"{repository} already exists and is public: nothing was sent"
+            raise LitebertError(
+                "LB-632",
+                what,
+                next="choose another name, or make it private in its settings",
+            )
+        if revision is not None:
+            api.create_branch(repository, branch=revision, exist_ok=True)
+        operations = list[CommitOperationAdd]()
+        for path, file in files.items():
+            operations.append(CommitOperationAdd(path, str(file.resolve())))
+        for path, text in texts.items():
+            operations.append(CommitOperationAdd(path, text.encode()))
+        commit = api.create_commit(
+            repository, operations, commit_message="Upload model", revision=revision
+        )
+    return str(commit.commit_url)
+
+
 # ---- the requests and their errors ---------------------------------------------------
 
 _SESSION_LOCK = threading.Lock()  # one thread at a time changes the hooks of a session
 
 
 @contextmanager
-def _hub(repository: str) -> Iterator[None]:
+def _hub(action: str, repository: str) -> Iterator[None]:
     """Limit how long the requests of huggingface_hub wait in this block; turn a failure
     into one readable error.
     """
@@ -335,7 +375,7 @@ def _hub(repository: str) -> Iterator[None]:
     except LitebertError:
         raise
     except Exception as error:
-        raise _readable(error, repository) from error
+        raise _readable(error, action, repository) from error
 
 
 @contextmanager
@@ -384,7 +424,7 @@ def _in_one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _readable(error: Exception, repository: str) -> LitebertError:
+def _readable(error: Exception, action: str, repository: str) -> LitebertError:
     """Return the error for a failure of huggingface_hub."""
     from huggingface_hub import constants, errors
 
@@ -393,7 +433,9 @@ def _readable(error: Exception, repository: str) -> LitebertError:
         cause = error.__cause__
     message = _in_one_line(cause)
     again = "run the same command again later"
-    elsewhere = "give the folder of files fetched elsewhere"
+    elsewhere = "upload it in a browser"
+    if action == "fetch":
+        elsewhere = "give the folder of files fetched elsewhere"
     if message.startswith(_CONSISTENCY_FAILED):
         return DamagedError(
             "LB-626",
@@ -406,7 +448,7 @@ def _readable(error: Exception, repository: str) -> LitebertError:
     if is_refused or isinstance(error, errors.HFValidationError):
         what = (
             f"there is no folder {repository} here, and the Hub does not let this user"
-            " fetch that name"
+            f" {action} that name"
         )
         advice = (
             "check OWNER/NAME and its revision; hf auth login for a private model; ask"
@@ -418,7 +460,7 @@ def _readable(error: Exception, repository: str) -> LitebertError:
     advice = f"check the connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or {again}"
     return LitebertError(
         "LB-623",
-        f"could not fetch {repository}: the Hub is {constants.ENDPOINT}",
+        f"could not {action} {repository}: the Hub is {constants.ENDPOINT}",
         received=message,
         next=f"{advice}; or {elsewhere}",
     )

@@ -1,7 +1,12 @@
-"""Measures of a model without fine-tuning: sentence similarity, retrieval."""
+"""Measures of a model without fine-tuning: minimal pairs (BLiMP), sentence similarity,
+retrieval.
+"""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +18,7 @@ from litebert.reading.tables import Row
 from litebert.tasks.own.cells import number_of
 from litebert.tasks.own.layouts import open_table
 
+BLIMP_COLUMNS = ("sentence_good", "sentence_bad", "UID", "field")
 # as STS-B and SICK name them
 PAIR_COLUMNS = (
     ("sentence1", "sentence2", "score"),
@@ -21,6 +27,42 @@ PAIR_COLUMNS = (
 RETRIEVAL_COLUMNS = ("question", "context")
 # questions whose cosines with all paragraphs are in memory at once
 MOST_BLOCKED = 4_096
+
+
+def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+    """Return the share of minimal pairs in which the good sentence is likelier, overall
+    and by field.
+
+    Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is
+    from Warstadt et al. (2020). All paradigms (`UID`) have the same weight; `limit`
+    keeps only the first pairs of each.
+    """
+    paradigms: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in _rows(data, "blimp", [BLIMP_COLUMNS]):
+        # BLiMP has two spellings of one field
+        field = str(row["field"]).replace("/", "_")
+        paradigms[field, str(row["UID"])].append(row)
+
+    shares_by_field: dict[str, list[float]] = defaultdict(list)
+    for (field, _), rows in sorted(paradigms.items()):
+        share = _share_of_good(model, rows[:limit])
+        shares_by_field[field].append(share)
+
+    # Over the paradigms, not over the fields: fields differ in their number of paradigms.
+    measures = {"blimp": mean(chain.from_iterable(shares_by_field.values()))}
+    for field, shares in shares_by_field.items():
+        measures[f"blimp_{field}"] = mean(shares)
+    return measures
+
+
+def _share_of_good(model: Model, rows: Sequence[Row]) -> float:
+    """Return the share of minimal pairs in which the good sentence is likelier."""
+    sentences = list[str]()
+    for row in rows:
+        sentences += [str(row["sentence_good"]), str(row["sentence_bad"])]
+    likelihoods = [score.log_likelihood for score in model.score(sentences)]
+    pairs = np.array(likelihoods).reshape(-1, 2)  # (pairs, good and bad)
+    return float((pairs[:, 0] > pairs[:, 1]).mean())
 
 
 def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
@@ -115,6 +157,7 @@ def _no_rows(
 
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
+    "blimp": blimp,
     "sts": sts,
     "retrieval": retrieval,
 }

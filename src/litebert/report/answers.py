@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy.stats import rankdata
 
+from litebert.report.figures import Bin, Figure, reliability_figure
 from litebert.report.page import Section
 from litebert.report.tables import Cell, Table
 from litebert.runs import AnswerRow, RunFolder
@@ -130,17 +131,20 @@ def _calibration(run: RunFolder, answers: Answers) -> Section:
     probability.
     """
     words = list[str]()
+    figures = list[Figure]()
     for split, rows in answers.items():
         confidences = [row.confidence for row in rows if row.confidence is not None]
         if not rows or len(confidences) < len(rows):
             continue
         accuracies = [float(row.is_right) for row in rows]
-        error = calibration_error(confidences, accuracies)
+        bins = calibration_bins(confidences, accuracies)
+        error = calibration_error(bins)
         words.append(
             f"On {split} it is {error:.4f}: the last step is"
             f" {np.mean(confidences):.1%} sure on average and"
             f" {np.mean(accuracies):.1%} right."
         )
+        figures.append(reliability_figure(f"Reliability on {split}", bins))
     if not words:
         return Section("Calibration")
     meaning = (
@@ -151,31 +155,43 @@ def _calibration(run: RunFolder, answers: Answers) -> Section:
     if result is not None and result.calibration is not None:
         words.append(
             "The logits were divided by a temperature, which changes no answer:"
-            f" {result.calibration}."
+            f" {result.calibration}. The figure shows the probabilities after that."
         )
-    return Section("Calibration", [meaning, *words])
+    return Section("Calibration", [meaning, *words], figures)
 
 
-def calibration_error(
+def calibration_bins(
     confidences: Sequence[float], accuracies: Sequence[float]
-) -> float:
-    """Return the expected calibration error: the mean distance between confidence and
-    accuracy over bins of equal width, weighted by their answers.
+) -> list[Bin]:
+    """Sort answers into bins of equal width by confidence; empty bins are left out.
 
     A bin includes its upper edge and not its lower one (Guo et al. 2017, section 3).
 
-    >>> calibration_error([0.5, 0.75, 0.75, 1.0], [1, 1, 0, 1])
-    0.25
+    >>> calibration_bins([0.6, 0.8, 0.82, 1.0], [1, 1, 0, 1])
+    [Bin(confidence=0.6, accuracy=1.0, size=1),
+     Bin(confidence=0.8, accuracy=1.0, size=1),
+     Bin(confidence=0.82, accuracy=0.0, size=1),
+     Bin(confidence=1.0, accuracy=1.0, size=1)]
     """
     confidence = np.array(confidences)
     accuracy = np.array(accuracies)
     bin_of_answer = np.ceil(confidence * NUM_BINS)
-    total = 0.0
+    bins = list[Bin]()
     for number in np.unique(bin_of_answer):
         is_inside = bin_of_answer == number
-        # the mean distance in this bin times its number of answers
-        total += abs(float((confidence - accuracy)[is_inside].sum()))
-    return total / len(confidence)
+        mean_confidence = float(confidence[is_inside].mean())
+        mean_accuracy = float(accuracy[is_inside].mean())
+        bins.append(Bin(mean_confidence, mean_accuracy, int(is_inside.sum())))
+    return bins
+
+
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Return the expected calibration error: the mean distance between confidence and
+    accuracy, weighted by the number of answers.
+    """
+    total = sum(bin_.size for bin_ in bins)
+    distances = [bin_.size * abs(bin_.confidence - bin_.accuracy) for bin_ in bins]
+    return sum(distances) / total
 
 
 # ---- the worst errors ----------------------------------------------------------------

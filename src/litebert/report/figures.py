@@ -1,4 +1,4 @@
-"""Figures of a page: curves by step.
+"""Figures of a page: curves by step, and reliability diagrams.
 
 matplotlib draws them as SVG, inline or as files; the same figure always gives the same
 bytes. matplotlib is imported when a figure is drawn.
@@ -271,6 +271,40 @@ def _clipping_rule(run: RunFolder, norms: Sequence[float]) -> Rule | None:
     # A limit far above the norms would flatten their curve.
     is_near = 0 < limit <= 3 * max(norms)
     return Rule("clipped at", float(limit)) if is_near else None
+
+
+# ---- other figures -------------------------------------------------------------------
+
+
+class Bin(NamedTuple):
+    """Answers of similar confidence: their mean confidence, accuracy and number."""
+
+    confidence: float
+    accuracy: float
+    size: int
+
+
+def reliability_figure(title: str, bins: Sequence[Bin]) -> Figure:
+    """Return a figure of accuracy by confidence (Guo et al. 2017)."""
+    parts = list[str]()
+    for bin_ in bins:
+        parts.append(
+            f"{bin_.confidence:.0%} sure, {bin_.accuracy:.0%} right ({bin_.size:,})"
+        )
+    description = f"{title}: {'; '.join(parts)}."
+    caption = "Below the line: more confident than right."
+    return Figure(title, caption, description, partial(_fill_reliability, bins=bins))
+
+
+def _fill_reliability(axes: "Axes", *, bins: Sequence[Bin]) -> None:
+    confidences = [bin_.confidence for bin_ in bins]
+    accuracies = [bin_.accuracy for bin_ in bins]
+    axes.plot(confidences, accuracies, "o-", color=PALETTE["train"])
+    axes.plot((0, 1), (0, 1), label="ideal", **DASHED)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="right")
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    axes.yaxis.set_major_formatter("{x:.0%}")
+    axes.legend(**LEGEND)
 
 
 # ---- drawing -------------------------------------------------------------------------

@@ -411,6 +411,9 @@ def load(path: str | None, options: Options) -> Loaded:
     )
     model.remark = None  # clients do not see the server's log
     self_test(model)
+    notes = [*model.notes]
+    if model.precision != "fp32":
+        notes.append(_note_of_precision(model, path))
     config = model.network.config
     head = getattr(model.network, "head_config", None)
     facts = {
@@ -422,9 +425,21 @@ def load(path: str | None, options: Options) -> Loaded:
         "num_blocks": len(set(depth_plan(config))),
         "max_tokens": config.max_position_embeddings,
         "compares_texts": None if head is None else head.compares_texts,
-        "notes": [*model.notes],
+        "notes": notes,
     }
     return Loaded(model, facts)
+
+
+def _note_of_precision(model: Model, path: str | None) -> str:
+    """Say how far the vectors of a model are from those in fp32."""
+    on_cpu = Model.load(path, device="cpu", precision="fp32")
+    exact = on_cpu.embed([_SHORT, _LONG])  # (2, hidden)
+    rounded = model.embed([_SHORT, _LONG])
+    difference = float(np.linalg.norm(rounded - exact) / np.linalg.norm(exact))
+    return (
+        f"computed in {model.precision}; vectors differ from those in fp32 by"
+        f" {difference:.2%}"
+    )
 
 
 def self_test(model: Model) -> None:

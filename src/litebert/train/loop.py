@@ -30,6 +30,7 @@ from litebert.runs import METRICS_FILE, RunFolder
 from litebert.tasks.task import Task, Work
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.log import RunLog
+from litebert.train.pace import Pace
 from litebert.train.run import Session, write_model
 
 # first loss scale in fp16; it doubles after so many finite steps
@@ -40,8 +41,6 @@ DIVERGED = 2.0  # from this multiple of the first loss on, that mean is a diverg
 # more steps than any run takes: the clock may decide which step is the last
 NO_END = 1 << 40
 MIN_STEPS = 20  # the fewest of a run by the clock
-# of the time of the processors that it uses: a run by the clock that got less says so
-SMALL_SHARE = 1 / 3
 # comparisons of the clock with the plan in a run; how many of the latest give the pace
 LOOKS = 50
 RECENT = 10
@@ -67,12 +66,13 @@ def train(
     log: RunLog,
     *,
     key_measure: str | None = None,
+    pace: Pace | None = None,
 ) -> bool:
     """Train to the last step, or until a stop is requested; return whether the last
     step was reached.
 
     With a `key_measure`, the first model with its highest value is written to the run's
-    `best`.
+    `best`. A `pace` may change the number of threads.
     """
     settings = config.train
     session = log.session
@@ -97,10 +97,9 @@ def train(
     # so nothing is replayed.
     batches = iter(task.batches(progress.step, NO_END))
     is_stopping = False
-    begun = time.monotonic()
-    begun_computing = time.process_time()
     while left and not is_stopping:
         # ---- the step
+        begun = time.monotonic()
         works = next(batches)
         # Not the step: by the clock, a step may advance the schedule by more or less.
         rate = schedule(min(settings.steps - 1, int(progress.position)))
@@ -116,6 +115,8 @@ def train(
             loss_scale=progress.loss_scale,
         )
         count(progress, result, config, log)
+        if pace is not None:
+            pace.count(progress.step, time.monotonic() - begun)
         left = progress.steps_left(settings.steps)
 
         # ---- reports and evaluations, always after the last step
@@ -134,30 +135,9 @@ def train(
         is_due = not left or is_stopping or progress.step % settings.save_every == 0
         if is_due and not progress.skipped_in_a_row and session.world.is_first:
             _save(trainee, checkpoints, progress, session)
-    if clock is not None and not left and log.device.is_cpu:
-        seconds = time.monotonic() - begun
-        computed = time.process_time() - begun_computing
-        note_share(progress.step, seconds, computed, log)
+    if pace is not None and not left:
+        pace.conclude(progress.step)
     return not left
-
-
-def note_share(step: int, seconds: float, computed: float, log: RunLog) -> None:
-    """Say at the end of a run by the clock if other programs had most of the time of
-    its processors; `computed` are the seconds that they worked for the run.
-    """
-    num_threads = torch.get_num_threads()
-    share = computed / max(1e-9, seconds * num_threads)
-    if share >= SMALL_SHARE:
-        return
-    processors = "a processor"
-    if num_threads > 1:
-        processors = f"{num_threads} processors"
-    text = (
-        f"the machine was busy: this run got {share:.0%} of the time of {processors},"
-        f" so it made only {step:,} steps; for a better model, run it when the machine"
-        " is quiet, or for longer"
-    )
-    log.note(step, text, is_warning=True)
 
 
 def _open_checkpoints(

@@ -30,6 +30,7 @@ from litebert.optim import (
     build_optimizer,
     use_average,
 )
+from litebert.origins import MEASURED
 from litebert.settings import Resolved
 from litebert.tasks.distillation import Distillation
 from litebert.tasks.pretraining import Pretraining
@@ -38,6 +39,7 @@ from litebert.tasks.teacher import Teacher, TeacherVectors
 from litebert.train.completion import settle
 from litebert.train.log import RunLog
 from litebert.train.loop import Trainee, train
+from litebert.train.pace import Pace
 from litebert.train.run import (
     Session,
     begin,
@@ -69,11 +71,13 @@ def pretrain(
         is_finished = begin(folder, settled, data=data, world=world)
         if is_finished:
             return 0
+        # before `train.threads` changes it
+        all_threads = torch.get_num_threads()
         train_config = settled.config.train
         device = choose_device(train_config.device)
         with computing(train_config, device):
             log = RunLog(opened, train_config, device, is_quiet)
-            return _train(settled.config, sources, log)
+            return _train(settled, sources, log, all_threads)
 
 
 def _describe_teacher(config: PretrainConfig, sources: Sources) -> dict[str, Json]:
@@ -85,17 +89,38 @@ def _describe_teacher(config: PretrainConfig, sources: Sources) -> dict[str, Jso
     return {}
 
 
-def _train(config: PretrainConfig, sources: Sources, log: RunLog) -> int:
+def _train(
+    settled: Resolved[PretrainConfig], sources: Sources, log: RunLog, all_threads: int
+) -> int:
     """Build the network, train it and write the model; return the exit code."""
+    config = settled.config
     session = log.session
     trainee = build(config, sources, log)
-    key_measure = "masked_lm_accuracy" if config.train.keep_best else None
-    if not train(trainee, config, log, key_measure=key_measure):
+    is_complete = train(
+        trainee,
+        config,
+        log,
+        key_measure="masked_lm_accuracy" if config.train.keep_best else None,
+        pace=_pace_of(settled, log, all_threads),
+    )
+    if not is_complete:
         return session.exit_code()
     if session.world.is_first:
         with use_average(trainee.optimizer):
             write_model(session.folder / "model", trainee.model, has_card=True)
     return 0
+
+
+def _pace_of(
+    settled: Resolved[PretrainConfig], log: RunLog, all_threads: int
+) -> Pace | None:
+    """Return what watches the pace of a run by the clock on a CPU."""
+    if settled.config.train.minutes is None or not log.device.is_cpu:
+        return None
+    # Threads that the user has set stay, and all processes have the same.
+    is_measured = settled.origins["train.threads"] == MEASURED
+    may_change = is_measured and log.session.world.size == 1
+    return Pace(log, (1, all_threads) if may_change else ())
 
 
 # ---- building the network ------------------------------------------------------------

@@ -4,7 +4,7 @@ RACE, whole and in parts.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -17,9 +17,10 @@ from pydantic import (
     model_validator,
 )
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, say
+from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
 from litebert.reading.source import Source, find_file, find_files
-from litebert.reading.tables import scan_json, scan_json_lines
+from litebert.reading.tables import read_json, scan_json, scan_json_lines
 from litebert.settings import describe_invalid
 from litebert.tasks.kinds import spans
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
@@ -91,6 +92,8 @@ class _Passage(_Part):
 
 _QUESTION = TypeAdapter(_Question)
 _PASSAGE = TypeAdapter(_Passage)
+_TEXTS = TypeAdapter(dict[str, str])
+_NUMBERS = TypeAdapter(dict[str, float])
 Part = TypeVar("Part")
 
 
@@ -205,6 +208,86 @@ def _n_best_entry(span: ProposedSpan) -> dict[str, object]:
 
 def _as_json(content: object) -> str:
     return json.dumps(content, indent=4) + "\n"
+
+
+def score_predictions(
+    dataset: Path, predictions: Path, *, null_odds: str | Path | None = None
+) -> dict[str, float]:
+    """Score predictions (question id -> answer) against a file of SQuAD 1.1 or 2.0; the
+    file shows which.
+
+    Questions without a prediction are listed on stderr and counted as `unanswered`. As
+    in the official scripts, they are wrong in 1.1 and left out in 2.0. `null_odds`
+    (2.0) maps question id to null score.
+    """
+    source = find_file(dataset)
+    examples, is_version_2 = read_squad(source)
+    if null_odds is not None and not is_version_2:
+        raise LitebertError(
+            "LB-810",
+            f"no question in {source.name} has is_impossible, so they are scored as"
+            " SQuAD 1.1, without null scores",
+            next="omit --null-odds",
+        )
+    gold = spans.gold(examples)
+    rows = read_json(find_file(predictions))
+    texts = validate(_TEXTS, rows, str(predictions), "question id to answer")
+    _require_same_questions(predictions, texts, source, gold)
+    missing = [key for key in gold if key not in texts]
+    if missing:
+        _say_missing(missing, len(gold), is_version_2=is_version_2)
+
+    nulls = None
+    if null_odds is not None:
+        nulls = _read_null_odds(Path(null_odds), gold.keys() & texts.keys())
+    of_version_2 = partial(squad2_measures, null_scores=nulls)
+    measure = of_version_2 if is_version_2 else squad1_measures
+    measures = measure(gold, texts)
+    if nulls is not None:
+        measures |= threshold_measures(gold, texts, nulls)
+    return measures | {"unanswered": len(missing)}
+
+
+def _require_same_questions(
+    predictions: Path, texts: Mapping[str, str], source: Source, gold: Mapping[str, Any]
+) -> None:
+    """Raise if predictions are about none of the questions of a file."""
+    if not gold.keys().isdisjoint(texts):
+        return
+    raise LitebertError(
+        "LB-809",
+        f"{predictions} answers none of the questions in {source.name} that have a"
+        " known answer",
+        received=f"ids such as {next(iter(texts), 'none')}",
+        expected=f"ids such as {next(iter(gold), 'none')}",
+        next="choose the file of questions that the predictions were made for",
+    )
+
+
+def _say_missing(missing: Sequence[str], total: int, *, is_version_2: bool) -> None:
+    consequence = "are left out" if is_version_2 else "count as wrong"
+    shown = ", ".join(missing[:3])
+    if len(missing) > 3:
+        shown += ", …"
+    say(
+        f"{len(missing):,} of {total:,} questions have no prediction and"
+        f" {consequence}: {shown}"
+    )
+
+
+def _read_null_odds(file: Path, answered: Set[str]) -> dict[str, float]:
+    """Return the null score of each question; all that are answered must have one."""
+    rows = read_json(find_file(file))
+    nulls = validate(_NUMBERS, rows, str(file), "question id to number")
+    lacking = sorted(answered - nulls.keys())
+    if not lacking:
+        return nulls
+    raise LitebertError(
+        "LB-810",
+        f"{file} lacks the scores of questions that are answered",
+        received=f"no null score for {lacking[0]}",
+        next="write both files in one go, or omit --null-odds",
+    )
 
 
 # ---- RACE: examinations for middle and high schools (research use only) --------------

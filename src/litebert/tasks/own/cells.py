@@ -5,7 +5,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from statistics import fmean
 
 from litebert.tokenizer.text import replace_surrogates
@@ -199,12 +198,11 @@ def are_varied(cells: Sequence[object]) -> bool:
 
 def are_labels(cells: Sequence[object]) -> bool:
     """Return whether there are few distinct values, or fractions, or nothing but
-    lists of labels.
+    lists.
     """
     labels = [label for label in map(label_of, cells) if label is not None]
     if not labels:
-        members = [*chain.from_iterable(list_of(cell) or () for cell in cells)]
-        return has_list(cells) and None not in map(label_of, members)
+        return has_list(cells)
     num_distinct = len(set(labels))
     if num_distinct < 2:
         return False
