@@ -664,7 +664,7 @@ def test_the_verb_of_the_page_is_in_the_shell_and_in_files(
     assert shell(*words, "--top", 2) == 0
     first, second = Path("a.jsonl").read_text("utf-8").splitlines()
     assert json.loads(first)["answer"]["words"] == answer["words"]
-    assert "blank" in json.loads(second)["error"]
+    assert "has no text" in json.loads(second)["error"]
     forget(plugin)
     assert shell("keywords", SHIP) == 2
     assert "keywords" in capsys.readouterr().err
