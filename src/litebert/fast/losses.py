@@ -30,28 +30,25 @@ class _LossInPieces(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
-        # (masked,)
-        norms = torch.cat(
-            [x.float().logsumexp(-1) for x in torch.split(logits, LOSS_ROWS)]
-        )
+        parts = torch.split(logits, LOSS_ROWS)
+        # log(sum(exp(logits))) of each row, (masked,)
+        norms = torch.cat([part.float().logsumexp(-1) for part in parts])
+        of_labels = logits.gather(-1, labels[:, None]).squeeze(-1)  # (masked,)
         ctx.save_for_backward(logits, labels, norms)
-        return (norms - logits.gather(-1, labels[:, None]).squeeze(-1)).sum()
+        return (norms - of_labels).sum()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         logits, labels, norms = ctx.saved_tensors
-        (scale,) = gradients
-        result = torch.empty_like(logits)
-        parts = (
-            torch.split(each, LOSS_ROWS) for each in (logits, labels, norms, result)
-        )
-        for x, label, norm, out in zip(*parts, strict=True):
-            softmax = (x.float() - norm[:, None]).exp_()  # (LOSS_ROWS, vocab)
-            # minus onehot(label)
-            softmax.scatter_add_(
-                -1, label[:, None], softmax.new_full((len(x), 1), -1.0)
-            )
-            out.copy_(softmax.mul_(scale))
+        [scale] = gradients
+        result = torch.empty_like(logits)  # softmax - onehot(label)
+        for first in range(0, len(logits), LOSS_ROWS):
+            rows = slice(first, first + LOSS_ROWS)
+            # (LOSS_ROWS, vocab)
+            softmax = (logits[rows].float() - norms[rows, None]).exp_()
+            label = labels[rows, None]
+            softmax.scatter_add_(-1, label, softmax.new_full(label.shape, -1.0))
+            result[rows].copy_(softmax.mul_(scale))
         return result, None
 
 
@@ -64,9 +61,9 @@ def count_right(logits: Tensor, labels: Tensor) -> Tensor:
     logits = logits.detach()
     if device_at(logits.device).is_cpu:
         # a missing label is below 0
-        own = logits.gather(-1, labels[:, None].clamp(min=0)).squeeze(-1)
+        of_labels = logits.gather(-1, labels[:, None].clamp(min=0)).squeeze(-1)
         # most rows are wrong, and need no argmax
-        candidates = (own == logits.amax(-1)).nonzero().squeeze(-1)
+        candidates = (of_labels == logits.amax(-1)).nonzero().squeeze(-1)
         logits = logits[candidates]
         labels = labels[candidates]
     return (logits.argmax(-1) == labels).sum()

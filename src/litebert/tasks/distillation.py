@@ -27,21 +27,19 @@ from litebert.tasks.teacher import Teacher, TeacherVectors
 
 @dataclass(frozen=True)
 class Lesson(MicroBatch):
-    """Masked `pairs` of segments, or plain texts with the teacher's `vectors` (texts,
-    hidden).
-
-    `targets` are the teacher's states (kept, hidden) of the same unmasked text for each
-    step of the student, at the tokens `kept` (kept,) that have a counterpart; pairs
-    have none if `distil.hidden` is 0. `share` is the lesson's share of the step's
-    tokens; `world` are the processes that share the lesson.
+    """What a student learns at once: masked `pairs` of segments, or plain texts with
+    the teacher's `vectors`.
     """
 
-    share: float
-    world: World
+    share: float  # of the tokens of the step
+    world: World  # the processes that share the lesson
     pairs: PretrainingWork | None = None
+    # The teacher's states of the same unmasked text, (kept, hidden) for each step of the
+    # student, at the tokens (kept,) that have a counterpart; none if `distil.hidden` is
+    # 0 or only vectors are known.
     kept: Tensor | None = None
     targets: Sequence[Tensor] = ()
-    vectors: Tensor | None = None
+    vectors: Tensor | None = None  # (texts, hidden)
 
 
 @dataclass(eq=False)
@@ -84,8 +82,8 @@ class Distillation(Task[Lesson]):
             num_pairs, num_texts = world.totals(pairs.offsets[-1], texts.offsets[-1])
             total = num_pairs + num_texts  # all in tokens
             yield [
-                self._lesson(pairs, num_pairs / total, world, is_masked=True),
-                self._lesson(texts, num_texts / total, world, is_masked=False),
+                self._lesson_of_pairs(pairs, num_pairs / total),
+                self._lesson_of_texts(texts, num_texts / total, world),
             ]
 
     def _prefetch(
@@ -101,28 +99,37 @@ class Distillation(Task[Lesson]):
             workers=self.pretraining.train.loader_workers,
         )
 
-    def _lesson(
-        self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool
-    ) -> Lesson:
-        """Let the teacher read a batch; the student gets it masked or, like the
-        teacher, plain.
+    def _lesson_of_pairs(self, batch: PretrainingBatch, share: float) -> Lesson:
+        """Return masked pairs for the student, with the teacher's states of the same
+        pairs unmasked.
         """
+        world = self.pretraining.world
+        [work] = micro_batches(batch, None, device_of(self.network), world)
+        lesson = Lesson(work.batch, share, world, pairs=work)
+        if isinstance(self.teacher, TeacherVectors) or not self.distil.hidden:
+            return lesson  # no states are known, or none are to be learned
         ids = batch.unmasked_ids()
-        read = batch if is_masked else replace(batch, ids=ids)
-        (work,) = micro_batches(read, None, device_of(self.network), world)
+        reading = self.teacher.read(ids, batch.offsets, self._layers)
+        return replace(lesson, kept=reading.kept, targets=reading.states)
+
+    def _lesson_of_texts(
+        self, batch: PretrainingBatch, share: float, world: World
+    ) -> Lesson:
+        """Return plain texts, with the teacher's states and vectors of them."""
+        ids = batch.unmasked_ids()
+        plain = replace(batch, ids=ids)
+        [work] = micro_batches(plain, None, device_of(self.network), world)
         lesson = Lesson(work.batch, share, world)
-        if is_masked:
-            lesson = replace(lesson, pairs=work)
         if isinstance(self.teacher, TeacherVectors):
-            if is_masked:  # the teacher's states of its tokens are not known
-                return lesson
             assert batch.vectors is not None, "its texts come with their vectors"
             return replace(lesson, vectors=self.teacher.project(batch.vectors))
-        if is_masked and not self.distil.hidden:
-            return lesson
-        kept, states, vectors = self.teacher.read(ids, batch.offsets, self._layers)
-        lesson = replace(lesson, kept=kept, targets=states)
-        return lesson if is_masked else replace(lesson, vectors=vectors)
+        reading = self.teacher.read(ids, batch.offsets, self._layers)
+        return replace(
+            lesson,
+            kept=reading.kept,
+            targets=reading.states,
+            vectors=reading.vectors,
+        )
 
     def loss(self, work: Lesson) -> Loss:
         """Return the loss of a lesson.
@@ -131,25 +138,27 @@ class Distillation(Task[Lesson]):
         two shares add up to the mean over all tokens.
         """
         _, *states = self.network.albert.states(work.batch)  # (tokens, hidden)
+        last = states[-1]
         hidden = self.hidden_error(states, work)
         total = work.share * (self.distil.hidden * hidden)
         share = work.share if work.targets else 0.0
         # every process has the error of all: together, they count it once
         weight = hidden.new_full((), share / work.world.size)
         of_states = stack_sums(hidden * share, weight)  # (2,)
-        last = states[-1]
+
         if work.pairs is not None:
             learned = self._pretraining_loss(last, work, work.pairs)
             total = total + self.distil.pretraining * learned.total
-            no_vectors = of_states.new_zeros(2)
-            return Loss(total, torch.cat([learned.sums, of_states, no_vectors]))
+            of_vectors = of_states.new_zeros(2)
+            return Loss(total, torch.cat([learned.sums, of_states, of_vectors]))
+
         distances = self._vector_errors(last, work)  # (texts,)
-        (num_texts,) = work.world.totals(len(distances))
+        [num_texts] = work.world.totals(len(distances))
         total = total + self.distil.vectors * distances.sum() / num_texts
+        of_pretraining = of_states.new_zeros(self.pretraining.num_sums)
         number = distances.new_full((), len(distances))
-        of_vectors = stack_sums(distances.sum(), number)
-        no_pairs = of_states.new_zeros(self.pretraining.num_sums)
-        return Loss(total, torch.cat([no_pairs, of_states, of_vectors]))
+        of_vectors = stack_sums(distances.sum(), number)  # (2,)
+        return Loss(total, torch.cat([of_pretraining, of_states, of_vectors]))
 
     def _pretraining_loss(
         self, last: Float[Tensor, "tokens hidden"], work: Lesson, pairs: PretrainingWork
@@ -206,7 +215,7 @@ class Distillation(Task[Lesson]):
         device = device_of(self.network)
         sums = torch.zeros(self.num_sums, dtype=device.sum_dtype, device=device.place)
         for batch in self.pretraining.world.share(self.held_out_texts):
-            sums += self.loss(self._lesson(batch, 1.0, ALONE, is_masked=False)).sums
+            sums += self.loss(self._lesson_of_texts(batch, 1.0, ALONE)).sums
         self.pretraining.world.sum_([sums])
         self.network.train()
         measured = self.measures(sums.tolist())

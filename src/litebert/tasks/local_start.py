@@ -32,26 +32,22 @@ def attend_locally(albert: Albert, *, seed: int) -> None:
     d w: q_i k_j is largest at j = i + d.
     """
     config = albert.config
-    embedding_size = config.embedding_size
-    hidden_size = config.hidden_size
     draws = rng.stream(seed, "local-start", 0)
-    num = min(_MOST_FREQUENCIES, config.head_size // 2, embedding_size // 2)
+    num = min(_MOST_FREQUENCIES, config.head_size // 2, config.embedding_size // 2)
+    # (num,), one in each of as many equal parts of 0 ... pi
     frequencies = np.pi * (np.arange(num) + draws.random(num)) / num
-    subspace = _isometry(draws, embedding_size, embedding_size)[: 2 * num]  # (2 num, E)
+    basis = _isometry(draws, config.embedding_size, config.embedding_size)  # (E, E)
+    subspace = basis[: 2 * num]  # (2 num, E)
+
+    # (positions, num)
     phases = np.outer(np.arange(config.max_position_embeddings), frequencies)
     # (positions, 2 num), of squared length num
     waves = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
     std = _POSITION_STRENGTH * _CUT_NORMAL_STD * config.initializer_range
-    positions = waves @ subspace * (embedding_size / num) ** 0.5 * std
+    positions = waves @ subspace * (config.embedding_size / num) ** 0.5 * std
     albert.embedding.position.weight.copy_(torch.from_numpy(positions))
-    reader = subspace  # of a hidden vector, where E = H and nothing is projected
-    if config.projects_embeddings:
-        isometry = _isometry(draws, hidden_size, embedding_size)  # (H, E)
-        assert isinstance(albert.embedding.projection, torch.nn.Linear)
-        # unit variance stays unit variance
-        gain = (hidden_size / embedding_size) ** 0.5
-        albert.embedding.projection.weight.copy_(torch.from_numpy(isometry * gain))
-        reader = subspace @ isometry.T / gain  # (2 num, H)
+
+    reader = _reader_of(albert, subspace, draws)
     num_local = num_local_heads(config.num_attention_heads)
     for block in albert.attention:
         for head, offset in enumerate(OFFSETS[:num_local]):
@@ -63,6 +59,25 @@ def attend_locally(albert: Albert, *, seed: int) -> None:
             rotation = np.block([[cos, -sin], [sin, cos]])
             block.key.weight[rows].copy_(torch.from_numpy(reader))
             block.query.weight[rows].copy_(torch.from_numpy(rotation @ reader))
+
+
+def _reader_of(
+    albert: Albert, subspace: NDArray[np.float64], draws: np.random.Generator
+) -> NDArray[np.float64]:
+    """Set the projection of the embeddings to one that keeps lengths; return what takes
+    the subspace (2 num, E) out of a hidden vector, (2 num, H).
+    """
+    config = albert.config
+    if not config.projects_embeddings:
+        return subspace  # E = H
+    isometry = _isometry(draws, config.hidden_size, config.embedding_size)  # (H, E)
+    # a vector of E with unit variance becomes one of H with unit variance
+    gain = (config.hidden_size / config.embedding_size) ** 0.5
+    projection = albert.embedding.projection
+    assert isinstance(projection, torch.nn.Linear)
+    projection.weight.copy_(torch.from_numpy(isometry * gain))
+    reader: NDArray[np.float64] = subspace @ isometry.T / gain
+    return reader
 
 
 def num_local_heads(num_heads: int) -> int:
