@@ -191,12 +191,12 @@ class MeasuredStep(BaseModel, frozen=True, extra="allow"):
         """
         if not isinstance(row, dict):
             return row
-        known = cls.model_fields
-        return {
-            n: v
-            for n, v in row.items()
-            if n in known or (isinstance(v, int | float) and math.isfinite(v))
-        }
+        kept = dict[str, Json]()
+        for name, value in row.items():
+            is_finite = isinstance(value, int | float) and math.isfinite(value)
+            if name in cls.model_fields or is_finite:
+                kept[name] = value
+        return kept
 
 
 class LogRow(MeasuredStep):
@@ -374,13 +374,14 @@ def read_answers(folder: Path) -> dict[str, list[AnswerRow]]:
     for path in sorted((folder / ANSWERS).glob("*.jsonl")):
         # A text may contain characters that splitlines treats as line ends.
         for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+            if not line:  # the end of the file
+                continue
             try:
-                row = record.validate_json(line, strict=True) if line else None
+                row = record.validate_json(line, strict=True)
             except ValidationError as error:
-                raise _damaged(
-                    path, f"line {number}: {describe_invalid(error)}"
-                ) from error
-            if row and row.expected is not None:
+                problem = f"line {number}: {describe_invalid(error)}"
+                raise _damaged(path, problem) from error
+            if row.expected is not None:
                 answers.setdefault(path.stem, []).append(row)
     return answers
 
@@ -430,7 +431,8 @@ class RunFolder:
         """Return the run that a folder is, or whose model it is; None if there is none;
         refuse one of several seeds.
         """
-        if seeds := RunFolder(Path(path)).seeds:
+        seeds = RunFolder(Path(path)).seeds
+        if seeds:
             raise LitebertError(
                 "LB-657",
                 f"{path} is a run of several seeds",
@@ -446,12 +448,12 @@ class RunFolder:
         """The runs seed-1, seed-2, ... of one command with several seeds, in the order
         of their numbers.
         """
-        folders = () if is_run(self.folder) else self.folder.glob("seed-*")
-        runs = [
-            type(self)(path)
-            for path in folders
-            if is_run(path) and _SEED.fullmatch(path.name)
-        ]
+        if is_run(self.folder):
+            return ()
+        runs = list[Self]()
+        for path in self.folder.glob("seed-*"):
+            if is_run(path) and _SEED.fullmatch(path.name):
+                runs.append(type(self)(path))
         return tuple(sorted(runs, key=lambda run: run.seed))
 
     @property

@@ -1,7 +1,7 @@
 """The report of a pretraining run: held-out measures beside those of no learning."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from litebert.report.figures import Figure, Rule, chart_of, rate_charts
@@ -33,10 +33,6 @@ def pretraining_parts(run: RunFolder) -> Parts:
     )
 
 
-def _last_values(run: RunFolder) -> Mapping[str, float]:
-    return run.evaluations[-1].values if run.evaluations else {}
-
-
 def _facts(run: RunFolder) -> dict[str, str]:
     setting = run.setting
     return {
@@ -60,7 +56,7 @@ def _facts(run: RunFolder) -> dict[str, str]:
 def _shell(run: RunFolder) -> list[str]:
     commands = [run.model_command('fill "The cat sat on the [MASK]."')]
     is_next = run.settings.get("objective.sentence") == "next"
-    if "sentence_order_accuracy" in _last_values(run) and not is_next:
+    if "sentence_order_accuracy" in last_values(run) and not is_next:
         words = 'order "He opened the door." "Nobody was there."'
         commands.append(run.model_command(words))
     commands.append(run.model_command('embed "A sentence."'))
@@ -70,40 +66,55 @@ def _shell(run: RunFolder) -> list[str]:
 # ---- measures: a curve each, and a table of the first and the last evaluation --------
 
 
+def last_values(run: RunFolder) -> Mapping[str, float]:
+    """Return the measures of the last evaluation; none before there is one."""
+    return run.evaluations[-1].values if run.evaluations else {}
+
+
 def _title(run: RunFolder, measure: "Measure") -> str:
     return measure.title.replace("Sentence order", sentence_task(run))
+
+
+def _format_of(measure: "Measure") -> Callable[[float], str]:
+    return format_share if measure.is_share else format_cell
 
 
 def _unlearned(run: RunFolder, measure: "Measure") -> Rule | None:
     """Return the level without any learning: a number, or that of another measure."""
     if isinstance(measure.chance, float):
         return Rule("chance", measure.chance)
-    level = _last_values(run).get(measure.chance or "", math.nan)
-    return Rule("most common token", level) if math.isfinite(level) else None
+    level = last_values(run).get(measure.chance or "", math.nan)
+    if not math.isfinite(level):
+        return None
+    return Rule("most common token", level)
 
 
 def _chart(run: RunFolder, measure: "Measure") -> list[Figure]:
-    write = format_share if measure.is_share else format_cell
-    rule = _unlearned(run, measure)
-    title = _title(run, measure)
-    return chart_of(run, measure.name, title, measure.caption, write, rule=rule)
+    return chart_of(
+        run,
+        measure.name,
+        _title(run, measure),
+        measure.caption,
+        _format_of(measure),
+        rule=_unlearned(run, measure),
+    )
 
 
 def _results(run: RunFolder, measures: list["Measure"]) -> Section:
-    first_and_last = (*run.evaluations[:1], *run.evaluations[-1:])
-    values_by_step = {row.step: row.values for row in first_and_last}
-    rows = list[tuple[str, ...]]()
+    # one evaluation if there is only one
+    evaluations = {row.step: row for row in run.evaluations[:1] + run.evaluations[-1:]}
+    rows = list[list[str]]()
     for measure in measures:
-        write = format_share if measure.is_share else format_cell
-        levels = [
-            values.get(measure.name, math.nan) for values in values_by_step.values()
-        ]
-        if any(measure.name in values for values in values_by_step.values()):
-            reached = [write(level) for level in levels]
-            rows.append((_title(run, measure), *reached, _in_words(run, measure)))
+        write = _format_of(measure)
+        row = [_title(run, measure)]
+        for evaluation in evaluations.values():
+            row.append(write(evaluation.values.get(measure.name, math.nan)))
+        row.append(_unlearned_in_words(run, measure))
+        if any(measure.name in e.values for e in evaluations.values()):
+            rows.append(row)
     if not rows:
         return Section("Held-out results", ["Nothing was evaluated yet."])
-    steps = [f"At step {step:,}" for step in values_by_step]
+    steps = [f"At step {step:,}" for step in evaluations]
     table = Table(
         ("Measure", *steps, "Without learning"),
         rows,
@@ -113,7 +124,7 @@ def _results(run: RunFolder, measures: list["Measure"]) -> Section:
     return Section("Held-out results", sentences(doubts_of(run)), tables=[table])
 
 
-def _in_words(run: RunFolder, measure: "Measure") -> str:
+def _unlearned_in_words(run: RunFolder, measure: "Measure") -> str:
     """Return the level without any learning as a cell of the table."""
     vocabulary = run.settings.get("model.vocab_size")
     if measure.name == "masked_lm_loss" and isinstance(vocabulary, int):
@@ -121,5 +132,5 @@ def _in_words(run: RunFolder, measure: "Measure") -> str:
     rule = _unlearned(run, measure)
     if rule is None:
         return "-"
-    write = format_share if measure.is_share else format_cell
+    write = _format_of(measure)
     return f"{write(rule.level)}, {rule.label}"

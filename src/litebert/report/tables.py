@@ -70,15 +70,17 @@ class Table:
             return str(self.digest)
         rows = [list(self.headings), *self.words()]
         widths = self._widths(rows, shutil.get_terminal_size().columns)
-        formats = list[str]()
-        for number, width in enumerate(widths):
-            side = ">" if self._is_number(number) else "<"
-            formats.append(f"{side}{width}")
-        text = [self.title] if self.title else []
+        are_numbers = [self._is_number(column) for column in range(len(widths))]
+        text = list[str]()
+        if self.title:
+            text.append(self.title)
         for row in rows:
-            cells = map(_wrap, row, widths)
+            # a long cell has several lines
+            cells = [
+                _wrap(cell, width) for cell, width in zip(row, widths, strict=True)
+            ]
             for line in zip_longest(*cells, fillvalue=""):
-                text.append("  ".join(map(format, line, formats)).rstrip())
+                text.append(_align(line, widths, are_numbers))
         return "\n".join(text)
 
     def _widths(self, rows: Sequence[Sequence[str]], terminal: int) -> list[int]:
@@ -121,6 +123,16 @@ class Table:
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
 
+def _align(
+    cells: Sequence[str], widths: Sequence[int], are_numbers: Sequence[bool]
+) -> str:
+    """Return a line of a table: words begin, and numbers end, below each other."""
+    padded = list[str]()
+    for cell, width, is_number in zip(cells, widths, are_numbers, strict=True):
+        padded.append(cell.rjust(width) if is_number else cell.ljust(width))
+    return "  ".join(padded).rstrip()
+
+
 def _wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
@@ -144,7 +156,9 @@ def format_cell(cell: Cell, *, decimals: int = DECIMALS) -> str:
     if not math.isfinite(cell):
         return "not finite"
     is_count = isinstance(cell, int) or (abs(cell) > 100 and cell.is_integer())
-    return f"{cell:,.0f}" if is_count else f"{cell:,.{decimals}f}"
+    if is_count:
+        return f"{cell:,.0f}"
+    return f"{cell:,.{decimals}f}"
 
 
 def format_share(value: float) -> str:
@@ -159,7 +173,9 @@ def format_value(value: Json) -> str:
     """
     if value is None:
         return "unset"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = str(value)
+    if not isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
     if len(text) <= LONGEST_VALUE:
         return text
     return f"{text[:LONGEST_VALUE]}…"

@@ -9,6 +9,7 @@ import shlex
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic_core import to_jsonable_python
 
@@ -44,10 +45,12 @@ def write_report(folder: Path) -> Path:
     if not run.seeds:
         facts = {**facts, **_resources(run)}
         sections.append(_notes(run))
-    seeds = ", several seeds" if run.seeds else ""
+    kind = f"{run.kind.capitalize()} run"
+    if run.seeds:
+        kind += ", several seeds"
     page = Page(
         name=_title(run),
-        kind=f"{run.kind.capitalize()} run{seeds}",
+        kind=kind,
         sections=sections,
         sources="the files of the run",
         status=_status(run),
@@ -108,6 +111,16 @@ def _report_command(run: RunFolder) -> str:
 # ---- where everything comes from -----------------------------------------------------
 
 
+class SettingRow(NamedTuple):
+    """A row of the table of settings."""
+
+    name: str
+    value: str
+    default: str
+    origin: str
+    meaning: str
+
+
 def _settings(run: RunFolder) -> Section:
     """Return the settings that differ from their defaults, and all of them."""
     settings: dict[str, Json] = dict(run.settings)
@@ -115,19 +128,24 @@ def _settings(run: RunFolder) -> Section:
         settings["train.seed"] = ", ".join(str(part.seed) for part in run.seeds)
     config = PretrainConfig if run.kind == "pretraining" else FinetuneConfig
     fields = fields_of(config)
-    rows = list[tuple[str, ...]]()
+    rows = list[SettingRow]()
     for name, value in settings.items():
-        default = "unknown"
-        meaning = "not a setting of this version"
-        if field := fields.get(name):
-            meaning = field.description or ""
+        row = SettingRow(
+            name,
+            format_value(value),
+            default="unknown",
+            origin=run.file.origins.get(name, "unknown"),
+            meaning="not a setting of this version",
+        )
+        field = fields.get(name)
+        if field is not None:
             default = "required"
             if not field.is_required():
                 default = format_value(to_jsonable_python(field.default))
-        origin = run.file.origins.get(name, "unknown")
-        rows.append((name, format_value(value), default, origin, meaning))
+            row = row._replace(default=default, meaning=field.description or "")
+        rows.append(row)
     headings = ("Setting", "Value", "Default", "Set by", "Meaning")
-    differing = [row for row in rows if row[1] != row[2]]
+    differing = [row for row in rows if row.value != row.default]
     changed = Table(
         headings, differing, "Settings that differ from their defaults", "names"
     )
