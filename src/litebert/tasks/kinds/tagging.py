@@ -110,36 +110,33 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         piece of each word.
         """
         encoded = encode_words(tokenizer, [example.words for example in examples])
-        features = []
+        features = list[Feature]()
+        room = max_length - 2  # beside [CLS] and [SEP]
         for number, (example, words) in enumerate(zip(examples, encoded, strict=True)):
             tags = example.tags if training else (0,) * len(example.words)
             assert tags is not None, "examples for training have tags"
-            for run in runs([len(pieces) for pieces in words], room=max_length - 2):
-                inner = list(chain.from_iterable(words[run]))[: max_length - 2]
+            for run in runs([len(pieces) for pieces in words], room=room):
+                inner = list(chain.from_iterable(words[run]))[:room]
                 ids = [tokenizer.cls_id, *inner, tokenizer.sep_id]
+                # where each word begins, after [CLS]
+                sizes = [len(pieces) for pieces in words[run]]
+                firsts = list(accumulate(sizes[:-1], initial=1))
                 target = np.full(len(ids), IGNORED, dtype=np.int64)
-                target[list(accumulate(map(len, words[run][:-1]), initial=1))] = tags[
-                    run
-                ]
-                features.append(
-                    Feature(
-                        (ids,),
-                        ([0] * len(ids),),
-                        target,
-                        number,
-                        weight=float(len(words[run])),
-                    )
+                target[firsts] = tags[run]
+                feature = Feature(
+                    (ids,), ([0] * len(ids),), target, number, weight=float(len(sizes))
                 )
+                features.append(feature)
         return features
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the cross entropy of each sequence, summed over its words."""
+        logits = network(batch)  # (tokens, labels)
         by_token = F.cross_entropy(
-            network(batch), targets, ignore_index=IGNORED, reduction="none"
+            logits, targets, ignore_index=IGNORED, reduction="none"
         )
-        return torch.stack(
-            [losses.sum() for losses in torch.split(by_token, list(batch.lengths))]
-        )
+        by_sequence = torch.split(by_token, list(batch.lengths))
+        return torch.stack([losses.sum() for losses in by_sequence])
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the logits of each sequence, of shape (tokens, labels)."""
@@ -151,15 +148,13 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     ) -> TagAnswer:
         """Turn the logits at first pieces into probabilities, word by word."""
         # for a sentence without words
-        logits = [np.zeros((0, self.head.num_outputs), dtype=np.float32)]
+        parts = [np.zeros((0, self.head.num_outputs), dtype=np.float32)]
         for feature, output in zip(features, outputs, strict=True):
-            assert feature.target is not None, (
-                "targets mark the first piece of each word"
-            )
-            logits.append(output[feature.target != IGNORED])
-        return TagAnswer(
-            torch.from_numpy(np.concatenate(logits)).double().softmax(-1).numpy()
-        )
+            target = feature.target
+            assert target is not None, "targets mark the first piece of each word"
+            parts.append(output[target != IGNORED])
+        logits = torch.from_numpy(np.concatenate(parts)).double()  # (words, labels)
+        return TagAnswer(logits.softmax(-1).numpy())
 
     def measures(
         self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /
@@ -204,18 +199,13 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         ones.
         """
         words = " ".join(self._tag_names(answer.best))
-        tags = example.tags
-        confidence = None
+        if not example.words:
+            return words, None, None
+        confidence = float(answer.probabilities.max(axis=1).mean())
         score = None
-        if example.words:
-            confidence = float(answer.probabilities.max(axis=1).mean())
-            score = (
-                None
-                if tags is None
-                else float(
-                    np.mean([a == b for a, b in zip(tags, answer.best, strict=True)])
-                )
-            )
+        if example.tags is not None:
+            is_right = np.array(example.tags) == np.array(answer.best)  # (words,)
+            score = float(is_right.mean())
         return words, confidence, score
 
     def labels(self, example: TagExample, /) -> tuple[str, ...]:
@@ -236,15 +226,18 @@ def encode_words(
     begin. A word that is normalized to nothing, such as a lone control character, gets
     the unknown piece, because it needs a tag, too.
     """
-    by_word = []
+    ids_of_sentences = list[list[list[int]]]()
     encodings = tokenizer.encode_batch([" ".join(words) for words in sentences])
     for words, encoding in zip(sentences, encodings, strict=True):
-        starts = list(accumulate((len(word) + 1 for word in words[:-1]), initial=0))
-        pieces: list[list[int]] = [[] for _ in words]
-        for number, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True):
-            pieces[bisect_right(starts, begin) - 1].append(number)
-        by_word.append([word or [tokenizer.unk_id] for word in pieces])
-    return by_word
+        # where each word begins, in characters
+        sizes = [len(word) + 1 for word in words]
+        starts = list(accumulate(sizes[:-1], initial=0))
+        ids_of_words: list[list[int]] = [[] for _ in words]
+        for id_, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True):
+            word = bisect_right(starts, begin) - 1
+            ids_of_words[word].append(id_)
+        ids_of_sentences.append([ids or [tokenizer.unk_id] for ids in ids_of_words])
+    return ids_of_sentences
 
 
 def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
@@ -327,8 +320,9 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     def _settle_spans(cls, training: TrainingRows) -> tuple[Self, str]:
         """Settle a table of texts with entities by character."""
         columns = training.columns
+        # first, how the texts are divided, and which entities they have
         kinds = set[str]()
-        num_unspaced = 0
+        num_unspaced = 0  # characters in texts that write no spaces between words
         num_letters = 0
         for row in training.rows():
             text = text_of(columns.cell(row, "tokens")) or ""
@@ -339,6 +333,11 @@ class WordRows(RowReading[TagExample, TagAnswer]):
         splitting: Splitting = "words"
         if num_unspaced * 2 > num_letters:
             splitting = "ideographs"
+        tags = ["O"]
+        for kind in kinds:
+            tags += [f"B-{kind}", f"I-{kind}"]
+
+        # then, which entities are not whole words
         num_inside = 0
         num_dropped = 0
         for row in training.rows():
@@ -346,9 +345,6 @@ class WordRows(RowReading[TagExample, TagAnswer]):
             tagged = tag_words(text, _spans_in(columns.cell(row, "tags")), splitting)
             num_inside += tagged.num_inside
             num_dropped += tagged.num_dropped
-        tags = ["O"]
-        for kind in kinds:
-            tags += [f"B-{kind}", f"I-{kind}"]
         labels = in_order(sort_labels(tags), training.labels, training.file)
         require_labels(labels, training.file, columns.all("tags")[0], fewest=3)
         note = f"entities by character: {', '.join(sorted(kinds))}"
