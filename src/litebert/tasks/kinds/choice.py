@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from string import ascii_uppercase
+from string import ascii_lowercase, ascii_uppercase
 from typing import ClassVar, Self
 
 import numpy as np
@@ -92,21 +92,17 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         Question and choice keep their last `max_qa_length` pieces; the context loses
         its end.
         """
-        # questions on one passage share it
-        distinct = list(dict.fromkeys(example.context for example in examples))
-        read = [tokenizer.beginning(text, max_length) for text in distinct]
-        contexts = dict(zip(distinct, tokenizer.encode_ids(read), strict=True))
+        contexts = _encode_contexts(examples, tokenizer, max_length)
         asked = list[str]()  # each question with each of its choices
         for example in examples:
             asked += question_texts(example)
         questions = iter(tokenizer.encode_ids(asked))
-        room = max_length - 3
+        room = max_length - 3  # beside [CLS] and two [SEP]
         longest = min(self.max_qa_length, room)
         features = list[Feature]()
         for number, example in enumerate(examples):
-            assert len(example.choices) <= self.num_choices, (
-                "num_choices is that of the longest question"
-            )
+            num_lacking = self.num_choices - len(example.choices)
+            assert num_lacking >= 0, "num_choices is that of the longest question"
             framed = list[Framed]()
             for _ in example.choices:
                 question = next(questions)[-longest:]
@@ -114,8 +110,8 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
                 framed.append(
                     frame_ids(tokenizer, context, question, max_length=max_length)
                 )
-            # a question with fewer choices gets sequences of [CLS] alone
-            framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
+            # in place of choices that the question lacks: [CLS] alone
+            framed += [([tokenizer.cls_id], [0])] * num_lacking
             ids, segments = zip(*framed, strict=True)
             target = self.target(example) if training else None
             features.append(Feature(ids, segments, target, number))
@@ -200,6 +196,15 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         return {f"choice {place}": value for place, value in numbered}
 
 
+def _encode_contexts(
+    examples: Sequence[ChoiceExample], tokenizer: Tokenizer, max_length: int
+) -> dict[str, list[int]]:
+    """Return the ids of each context, which the questions on one passage share."""
+    contexts = list(dict.fromkeys(example.context for example in examples))
+    beginnings = [tokenizer.beginning(context, max_length) for context in contexts]
+    return dict(zip(contexts, tokenizer.encode_ids(beginnings), strict=True))
+
+
 def question_texts(example: ChoiceExample) -> list[str]:
     """Return the question with each choice: in its blanks, or after it if it has
     none.
@@ -250,38 +255,29 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
 
     @classmethod
     def settle(cls, training: TrainingRows) -> tuple[Self, str]:
-        columns = training.columns
-        most = 0
-        counts = Counter[str]()
-        num_texts = 0
-        counts_from_one = False
-        for row in training.rows():
-            texts, names = _choices(row, columns)
-            most = max(most, len(texts))
-            label = label_of(columns.cell(row, "label"))
-            if label is not None and not names:
-                counts[label] += 1
-                num_texts += label in texts
-                counts_from_one = counts_from_one or label == str(len(texts))
-        # the usual spelling of most labels (from 0, from 1, in letters), unless as many
-        # repeat the text of a choice
-        from_zero = tuple(map(str, range(most)))
-        from_one = tuple(map(str, range(1, most + 1)))
-        letters = tuple(ascii_uppercase[:most])
-        spellings = [from_zero, from_one, letters, tuple(map(str.lower, letters))]
-        if counts_from_one:
-            spellings[:2] = [from_one, from_zero]
-        covered = [sum(counts[label] for label in labels) for labels in spellings]
+        counted = _count_labels(training)
+        most = counted.num_choices
+        # the usual spellings of labels, the likeliest first
+        from_zero = tuple(str(place) for place in range(most))
+        from_one = tuple(str(place) for place in range(1, most + 1))
+        capitals = tuple(ascii_uppercase[:most])
+        letters = tuple(ascii_lowercase[:most])
+        spellings = [from_zero, from_one, capitals, letters]
+        if counted.counts_from_one:
+            spellings = [from_one, from_zero, capitals, letters]
+
+        # what spells most labels, unless as many repeat the text of a choice
+        covered = [counted.number_of(spelling) for spelling in spellings]
         best = list[tuple[str, ...]]()
         for spelling, number in zip(spellings, covered, strict=True):
-            if number == max(covered) > num_texts:
+            if number == max(covered) > counted.num_texts:
                 best.append(spelling)
-        if len(best) > 1 and not counts_from_one:
+        if len(best) > 1 and not counted.counts_from_one:
             raise LitebertError(
                 "LB-893",
                 f"{training.file}: the labels of the {most} choices may count from 0"
                 " or from 1",
-                received=", ".join(sort_labels(counts)),
+                received=", ".join(sort_labels(counted.labels)),
                 expected=f"0 or {most} in some row, or letters, or texts",
                 next="write letters: A, B, …",
             )
@@ -289,7 +285,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         if best:
             labels = best[0]
         note = f"up to {most} choices, called {', '.join(labels)}"
-        return cls(columns, "multiple-choice", labels), note
+        return cls(training.columns, "multiple-choice", labels), note
 
     @cached_property
     def family(self) -> MultipleChoice:
@@ -312,37 +308,58 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         if not is_labelled:
             return ChoiceExample(id, context, question, texts)
         label = label_of(self.columns.cell(row, "label")) or ""
-        spelling = next(
-            (
-                each
-                for each in (names, self.labels[: len(texts)], texts)
-                if label in each
-            ),
-            None,
+        usual = self.labels[: len(texts)]
+        for spelling in (names, usual, texts):
+            if label in spelling:
+                number = spelling.index(label)
+                return ChoiceExample(id, context, question, texts, number)
+        raise LitebertError(
+            "LB-865",
+            f"{place}: column {self.columns.all('label')[0]} matches none of the"
+            " choices",
+            received=label or "nothing",
+            expected=f"one of {', '.join(names or usual)}, or a choice's text",
+            next="correct this row",
         )
-        if spelling is None:
-            wanted = (
-                f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's"
-                " text"
-            )
-            what = (
-                f"{place}: column {self.columns.all('label')[0]} matches none of the"
-                " choices"
-            )
-            raise LitebertError(
-                "LB-865",
-                what,
-                received=label or "nothing",
-                expected=wanted,
-                next="correct this row",
-            )
-        return ChoiceExample(id, context, question, texts, spelling.index(label))
 
     def group(self, example: ChoiceExample) -> tuple[str, str]:
         """Return the context, which several questions may share; without one, the
         question.
         """
         return example.context or example.question, ""
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """The labels of a training file, but for rows that name their choices."""
+
+    num_choices: int  # in the row with the most
+    labels: Counter[str]
+    num_texts: int  # labels that repeat the text of a choice
+    counts_from_one: bool  # whether a label is the number of the last choice
+
+    def number_of(self, spelling: Sequence[str]) -> int:
+        """Return how many labels are spelt so."""
+        return sum(self.labels[label] for label in spelling)
+
+
+def _count_labels(training: TrainingRows) -> _Labels:
+    num_choices = 0
+    labels = Counter[str]()
+    num_texts = 0
+    counts_from_one = False
+    for row in training.rows():
+        texts, names = _choices(row, training.columns)
+        num_choices = max(num_choices, len(texts))
+        label = label_of(training.columns.cell(row, "label"))
+        if label is None or names:
+            continue
+        labels[label] += 1
+        if label in texts:
+            num_texts += 1
+        if label == str(len(texts)):
+            counts_from_one = True
+    return _Labels(num_choices, labels, num_texts, counts_from_one)
 
 
 def _choices(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
