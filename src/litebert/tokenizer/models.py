@@ -6,7 +6,7 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -26,8 +26,13 @@ from litebert.tokenizer.model_file import (
 )
 from litebert.tokenizer.text import Normalizer, Spans, replace_surrogates
 
-# the pieces of a text, and the span of each in the original, (pieces, 2)
-Trace: TypeAlias = tuple[list[str], Spans]
+
+class Trace(NamedTuple):
+    """The pieces of a text, and where each came from."""
+
+    pieces: list[str]
+    spans: Spans  # (pieces, 2), in characters of the original
+
 
 SPACE = "▁"
 ALL_CORES = -1  # as a number of threads
@@ -280,10 +285,10 @@ class UnigramModel(_Vocabulary):
                 pieces.append(self.pieces[part.id])
                 spans.append(np.array([(part.start, part.end)], np.int32))
                 continue
-            part_pieces, part_spans = self._trace_plain(text[part.start : part.end])
-            pieces += part_pieces
-            spans.append(part_spans + np.int32(part.start))
-        return pieces, np.concatenate(spans)
+            trace = self._trace_plain(text[part.start : part.end])
+            pieces += trace.pieces
+            spans.append(trace.spans + np.int32(part.start))
+        return Trace(pieces, np.concatenate(spans))
 
     def _trace_plain(self, text: str) -> Trace:
         """Trace a text without added tokens through its three forms: as it is given,
@@ -322,7 +327,7 @@ class UnigramModel(_Vocabulary):
         span_ends = np.append(np.int32(0), spans[:, 1])  # (characters + 1,)
         starts = span_starts[np.minimum(first, len(spans))]  # (pieces,)
         ends = np.where(first < last, span_ends[last], starts)  # empty: where it starts
-        return pieces, np.stack([starts, ends], axis=1)
+        return Trace(pieces, np.stack([starts, ends], axis=1))
 
     def join(self, pieces: list[str]) -> str:
         shown = dict.fromkeys(self.special, "")
@@ -427,7 +432,8 @@ class WordPieceModel(_Vocabulary):
         for number, id_ in enumerate(encoding.ids):
             if id_ >= self.num_in_file:  # the library shows it as it is in the text
                 pieces[number] = self.pieces[id_]
-        return pieces, np.array(encoding.offsets, np.int32).reshape(-1, 2)
+        spans = np.array(encoding.offsets, np.int32).reshape(-1, 2)
+        return Trace(pieces, spans)
 
     def join(self, pieces: list[str]) -> str:
         unknown = self.special.unk

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,7 @@ class Encoding:
     @property
     def pieces(self) -> list[str]:
         """The pieces; characters that the vocabulary lacks appear unchanged."""
-        return self._trace[0]
+        return self._trace.pieces
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
@@ -84,7 +85,7 @@ class Encoding:
         """The offsets as an array, shape (tokens, 2): a twentieth of the memory of the
         list.
         """
-        return self._trace[1]
+        return self._trace.spans
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -94,6 +95,13 @@ class Encoding:
         if len(self.ids) > 8:
             shown.append("…")
         return f"Encoding({len(self.ids)} ids: {', '.join(shown)})"
+
+
+class _Part(NamedTuple):
+    """A part of a text that may contain names of special pieces, such as [MASK]."""
+
+    text: str
+    is_special: bool
 
 
 class Tokenizer:
@@ -262,20 +270,28 @@ class Tokenizer:
 
     def _encode_special(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
         """Return the ids of texts in which a name such as `[MASK]` is the special piece."""
-        # The pattern has a group, so that even parts are plain text and odd parts names.
-        rows = [self._special.split(replace_surrogates(text)) for text in texts]
-        plain_parts = list(chain.from_iterable(row[::2] for row in rows))
-        plain_ids = iter(self.encode_ids(plain_parts, num_threads=num_threads))
-        encoded = []
-        for row in rows:
+        parts_of_texts = [list(self._split_special(text)) for text in texts]
+        plain = list[str]()  # the parts of all texts that are no special pieces
+        for parts in parts_of_texts:
+            plain.extend(part.text for part in parts if not part.is_special)
+        ids_of_plain = iter(self.encode_ids(plain, num_threads=num_threads))
+        encoded = list[list[int]]()
+        for parts in parts_of_texts:
             ids = list[int]()
-            for number, part in enumerate(row):
-                if number % 2:
-                    ids.append(self._model.ids[part])
+            for part in parts:
+                if part.is_special:
+                    ids.append(self._model.ids[part.text])
                 else:
-                    ids += next(plain_ids)
+                    ids += next(ids_of_plain)
             encoded.append(ids)
         return encoded
+
+    def _split_special(self, text: str) -> Iterator["_Part"]:
+        """Yield a text in parts: names of special pieces, and what is between them."""
+        # The pattern has a group, so that every second part is what it matched.
+        parts = self._special.split(replace_surrogates(text))
+        for number, part in enumerate(parts):
+            yield _Part(part, is_special=number % 2 == 1)
 
     def _encode_long(self, texts: list[str]) -> list[list[int]]:
         """Return the ids of texts of any length, which are encoded part by part."""
@@ -342,29 +358,29 @@ class Tokenizer:
         no_span = np.zeros((1, 2), np.int32)
         traces = list[Trace]()
         if is_framed:
-            traces.append(([special.cls], no_span))
+            traces.append(Trace([special.cls], no_span))
         for text in texts:
             traces += self._text_traces(text, special_tokens=special_tokens)
             if is_framed:
-                traces.append(([special.sep], no_span))
-        pieces = list(chain.from_iterable(pieces for pieces, _ in traces))
-        return pieces, np.concatenate([spans for _, spans in traces])
+                traces.append(Trace([special.sep], no_span))
+        pieces = list(chain.from_iterable(trace.pieces for trace in traces))
+        return Trace(pieces, np.concatenate([trace.spans for trace in traces]))
 
     def _text_traces(self, text: str, *, special_tokens: bool) -> Iterator[Trace]:
         """Yield the pieces and spans of a text, part by part."""
-        parts = [text]
+        parts: Iterable[_Part] = [_Part(text, is_special=False)]
         if special_tokens:
-            parts = self._special.split(replace_surrogates(text))
+            parts = self._split_special(text)
         end = 0
-        for number, part in enumerate(parts):
+        for part in parts:
             begin = end
-            end = begin + len(part)
-            if number % 2:  # the name of a special piece, as in `_encode_special`
-                yield [part], np.array([(begin, end)], np.int32)
+            end = begin + len(part.text)
+            if part.is_special:
+                yield Trace([part.text], np.array([(begin, end)], np.int32))
                 continue
-            for place, plain in self._parts(part):
-                pieces, spans = self._model.trace(plain)
-                yield pieces, spans + np.int32(begin + place)
+            for place, plain in self._parts(part.text):
+                trace = self._model.trace(plain)
+                yield Trace(trace.pieces, trace.spans + np.int32(begin + place))
 
     # ---- ids and pieces --------------------------------------------------------------
 

@@ -25,39 +25,111 @@ def join_words(table: TableFile, sentence: str | None) -> TableFile:
 
     `sentence` names the column that tells sentences apart; None: it is looked for.
     """
-    names = map(normalize_name, table.columns)
-    has_usual_name = any(name in NAMES["word"] for name in names)
-    has_cells = table.has_header is not None
-    if sentence is None and not has_usual_name and not has_cells:
-        return table  # a .json file is not read once more
-    rows = WordRowSample.of(table)
+    if sentence is None and not _may_have_words(table):
+        return table
     if sentence is not None and sentence not in table.columns:
         return table  # another file, which has sentences
-    word = rows.word_column(but=sentence)
-    if word is None:
+    layout = WordRows.find(table, sentence)
+    if layout is None:
         return table
-    tag = rows.tag_column(word)
-    if sentence is None:
-        sentence = rows.sentence_column(but=(word, tag))
-    are_apart = sentence is not None or rows.has_gaps
-    if not are_apart:
-        if tag is not None and are_entities(rows.texts(tag)):
-            raise _endless(table, word)
-        return table
-    if sentence is None and tag is None and normalize_name(word) not in NAMES["word"]:
-        return table  # texts of a word each, between blank lines
-    apart = "blank lines between sentences"
-    if sentence is not None:
-        apart = f"sentences by column {sentence}"
-    columns = ("tokens",) if tag is None else ("tokens", "tags")
-    spare = tuple(name for name in table.columns if name not in columns)
+    others = [name for name in table.columns if name not in layout.columns]
     return replace(
         table,
-        writing=f"{table.writing}; a word per row, {apart}",
-        columns=(*columns, *spare),
-        scan=partial(_scan_sentences, table, word, tag, sentence),
-        spare=spare,
+        writing=f"{table.writing}; {layout}",
+        columns=(*layout.columns, *others),
+        scan=partial(layout.scan, table),
+        spare=tuple(others),
     )
+
+
+def _may_have_words(table: TableFile) -> bool:
+    """Return whether the first rows are worth a look: a .json file is not read once
+    more unless a column is called like words.
+    """
+    names = map(normalize_name, table.columns)
+    has_cells = table.has_header is not None
+    return has_cells or any(name in NAMES["word"] for name in names)
+
+
+@dataclass(frozen=True)
+class WordRows:
+    """The columns of a table with a word in each row."""
+
+    word: str
+    tag: str | None
+    sentence: str | None  # tells sentences apart; None: blank lines do
+
+    @classmethod
+    def find(cls, table: TableFile, sentence: str | None) -> "WordRows | None":
+        """Find the columns, of which the user may have named that of sentences; None if
+        rows are no words.
+        """
+        sample = WordRowSample.of(table)
+        word = sample.word_column(but=sentence)
+        if word is None:
+            return None
+        tag = sample.tag_column(word)
+        if sentence is not None:
+            return cls(word, tag, sentence)
+        separating = sample.sentence_column(but=(word, tag))
+        if separating is not None:
+            return cls(word, tag, separating)
+        if sample.has_gaps:
+            is_called_so = normalize_name(word) in NAMES["word"]
+            if tag is not None or is_called_so:
+                return cls(word, tag, None)
+            return None  # texts of a word each, between blank lines
+        if tag is not None and are_entities(sample.texts(tag)):
+            raise _endless(table, word)
+        return None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a sentence has beside those of the table."""
+        return ("tokens",) if self.tag is None else ("tokens", "tags")
+
+    def __str__(self) -> str:
+        if self.sentence is None:
+            return "a word per row, blank lines between sentences"
+        return f"a word per row, sentences by column {self.sentence}"
+
+    def scan(self, table: TableFile) -> Iterator[Scanned]:
+        """Yield each sentence as a row of lists, numbered by its first word.
+
+        A damaged row is yielded as its error, and does not end its sentence.
+        """
+        first = 0  # the numbers of the first and last row of the sentence so far
+        last = 0
+        rows = list[Row]()
+        name = ""  # what the column of sentences says
+        for number, row in table.scan():
+            follows = number == last + 1
+            last = number
+            if isinstance(row, LitebertError):
+                yield number, row
+                continue
+            if self.sentence is not None:
+                cell = name_of(row.get(self.sentence)) or name
+                follows = cell == name
+                name = cell
+            if rows and not follows:
+                yield first, self._join(rows)
+                rows = []
+            if not rows:
+                first = number
+            rows.append(row)
+        if rows:
+            yield first, self._join(rows)
+
+    def _join(self, rows: Sequence[Row]) -> Row:
+        """Return the rows of a sentence as one row, with a list in each column."""
+        columns: dict[str, object] = {}
+        for name in rows[0]:
+            columns[name] = [row.get(name) for row in rows]
+        columns["tokens"] = columns[self.word]
+        if self.tag is not None:
+            columns["tags"] = [row.get(self.tag) for row in rows]
+        return columns
 
 
 @dataclass(frozen=True)
@@ -180,44 +252,3 @@ def _endless(table: TableFile, word: str) -> LitebertError:
         expected="a column with the number of the sentence, or blank lines between them",
         next="--column sentence=NAME",
     )
-
-
-def _scan_sentences(
-    table: TableFile, word: str, tag: str | None, sentence: str | None
-) -> Iterator[Scanned]:
-    """Yield each sentence as a row of lists, numbered by its first word.
-
-    A damaged row is yielded as its error, and does not end its sentence.
-    """
-    first = 0  # the numbers of the first and last row of the sentence so far
-    last = 0
-    rows = list[Row]()
-    name = ""  # what the column of sentences says
-    for number, row in table.scan():
-        follows = number == last + 1
-        last = number
-        if isinstance(row, LitebertError):
-            yield number, row
-            continue
-        if sentence is not None:
-            cell = name_of(row.get(sentence)) or name
-            follows = cell == name
-            name = cell
-        if rows and not follows:
-            yield first, _sentence(rows, word, tag)
-            rows = []
-        if not rows:
-            first = number
-        rows.append(row)
-    if rows:
-        yield first, _sentence(rows, word, tag)
-
-
-def _sentence(rows: Sequence[Row], word: str, tag: str | None) -> Row:
-    columns: dict[str, object] = {}
-    for name in rows[0]:
-        columns[name] = [row.get(name) for row in rows]
-    columns["tokens"] = columns[word]
-    if tag is not None:
-        columns["tags"] = [row.get(tag) for row in rows]
-    return columns
