@@ -61,42 +61,65 @@ def report_progress(
     if report is None:
         yield
         return
-    parts = output / disk.PARTS
-    tokens_before, _ = _read_notes(parts)
-    started = time.monotonic()
-    done = threading.Event()
-
-    def read_progress() -> BuildProgress:
-        tokens, bytes_read = _read_notes(parts)
-        seconds = max(time.monotonic() - started, 1e-9)
-        rate = (tokens - tokens_before) / seconds
-        seconds_left = None
-        if bytes_read and rate:
-            share_left = max(num_bytes / bytes_read - 1, 0)  # of what has been read
-            seconds_left = tokens * share_left / rate
-        num_done = len(list(parts.glob("*.json")))
-        return BuildProgress(num_done, num_parts, tokens, rate, seconds_left)
-
-    def run() -> None:
-        while not done.wait(SECONDS_BETWEEN):
-            report(read_progress())
-
-    thread = threading.Thread(target=run, daemon=True)
+    meter = _Meter(output / disk.PARTS, num_parts, num_bytes)
+    is_done = threading.Event()
+    thread = threading.Thread(
+        target=_report_every_second, args=(meter, report, is_done), daemon=True
+    )
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        is_done.set()
         thread.join()
-    report(read_progress())
+    report(meter.read())
 
 
-def _read_notes(parts: Path) -> tuple[int, int]:
-    """Return the tokens and the bytes of all parts so far."""
-    tokens = 0
-    bytes_read = 0
-    for path in parts.glob("*.progress"):
-        note = json.loads(path.read_bytes())
-        tokens += note["tokens"]
-        bytes_read += note["bytes"]
-    return tokens, bytes_read
+def _report_every_second(
+    meter: "_Meter", report: Report, is_done: threading.Event
+) -> None:
+    while not is_done.wait(SECONDS_BETWEEN):
+        report(meter.read())
+
+
+class _Meter:
+    """Measures the progress of a build since this process began."""
+
+    def __init__(self, parts: Path, num_parts: int, num_bytes: int) -> None:
+        self._parts = parts
+        self._num_parts = num_parts
+        self._num_bytes = num_bytes  # of all inputs
+        self._tokens_before = _Notes.read(parts).tokens
+        self._started = time.monotonic()
+
+    def read(self) -> BuildProgress:
+        """Read the notes of all parts."""
+        notes = _Notes.read(self._parts)
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        rate = (notes.tokens - self._tokens_before) / seconds
+        seconds_left = None
+        if notes.bytes_read and rate:
+            # relative to what has been read
+            share_left = max(self._num_bytes / notes.bytes_read - 1, 0)
+            seconds_left = notes.tokens * share_left / rate
+        num_done = len(list(self._parts.glob("*.json")))
+        return BuildProgress(
+            num_done, self._num_parts, notes.tokens, rate, seconds_left
+        )
+
+
+class _Notes(NamedTuple):
+    """What all parts have read and made so far."""
+
+    tokens: int
+    bytes_read: int
+
+    @classmethod
+    def read(cls, parts: Path) -> "_Notes":
+        tokens = 0
+        bytes_read = 0
+        for path in parts.glob("*.progress"):
+            note = json.loads(path.read_bytes())
+            tokens += note["tokens"]
+            bytes_read += note["bytes"]
+        return cls(tokens, bytes_read)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -222,15 +222,23 @@ def widen(tensor: Tensor, place: str) -> Tensor:
     return wide
 
 
-Stamps: TypeAlias = dict[str, tuple[int, int, int]]
-"""The inode, size and time of change of each file of weights."""
+class Stamp(NamedTuple):
+    """What the system says of a file of weights."""
+
+    inode: int  # a file that is replaced as a whole has another one
+    size: int
+    modified: int  # in nanoseconds
+
+
+Stamps: TypeAlias = dict[str, Stamp]
+"""The stamp of each file of weights of a folder, by its name."""
 
 
 def stamp_weights(folder: Path) -> Stamps:
     stamps: Stamps = {}
     for path in folder.glob("*.safetensors"):
         status = path.stat()
-        stamps[path.name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+        stamps[path.name] = Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
     return stamps
 
 
@@ -241,7 +249,7 @@ def require_unchanged(folder: Path, stamps: Stamps) -> None:
     """
     for name, stamp in stamp_weights(folder).items():
         before = stamps.get(name, stamp)
-        if before != stamp and before[0] == stamp[0]:
+        if before != stamp and before.inode == stamp.inode:
             raise DamagedError(
                 "LB-686",
                 f"{folder / name} has changed since the model was loaded",
@@ -258,11 +266,14 @@ def release(tensors: Iterable[Tensor]) -> None:
         return
     libc = ctypes.CDLL(None)
     for tensor in tensors:
-        start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-        stop = (tensor.data_ptr() + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-        if stop > start:
-            libc.madvise(
-                ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _PAGEOUT
-            )
+        # only whole pages: others also hold parts of other tensors
+        begin = tensor.data_ptr()
+        end = begin + tensor.nbytes
+        first_page = -(-begin // mmap.PAGESIZE)  # rounded up
+        stop_page = end // mmap.PAGESIZE
+        if stop_page > first_page:
+            address = ctypes.c_void_p(first_page * mmap.PAGESIZE)
+            size = ctypes.c_size_t((stop_page - first_page) * mmap.PAGESIZE)
+            libc.madvise(address, size, _PAGEOUT)
     if hasattr(libc, "malloc_trim"):  # glibc
         libc.malloc_trim(0)

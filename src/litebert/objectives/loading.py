@@ -8,7 +8,7 @@ so none depends on another or on the order of the work.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -26,6 +26,7 @@ from litebert.objectives.sequences import (
     Library,
     MaskedSequence,
     PretrainingBatch,
+    SentenceObjective,
     sentence_objective,
 )
 from litebert.rng import Ints
@@ -59,59 +60,91 @@ def plan_epoch(
     return np.concatenate(planned)
 
 
+@dataclass(frozen=True)
+class _OpenDocuments:
+    """The documents of a shard that are not cut to their ends, and where their next
+    chunks start; (documents,) each, in sentences of the shard.
+    """
+
+    first: Ints  # of each document, which identifies it
+    start: Ints  # of its next chunk
+    stop: Ints  # its end
+    fewest: Ints  # sentences in a chunk
+
+    @classmethod
+    def of(cls, shard: Shard, sentence: SentenceObjective) -> "_OpenDocuments":
+        """Return the documents that are long enough for a chunk."""
+        first = shard.documents[:-1]
+        stop = shard.documents[1:]
+        fewest = np.full_like(first, sentence.fewest_sentences)
+        if sentence.keeps_single_sentences:
+            fewest = np.minimum(fewest, stop - first)
+        is_long_enough = (stop > first) & (stop - first >= fewest)
+        return cls(first, first, stop, fewest).where(is_long_enough)
+
+    @property
+    def last_start(self) -> Ints:
+        """The last sentence at which a chunk can start."""
+        return self.stop - self.fewest
+
+    def where(self, is_kept: NDArray[np.bool_]) -> "_OpenDocuments":
+        """Return some of the documents."""
+        return _OpenDocuments(
+            first=self.first[is_kept],
+            start=self.start[is_kept],
+            stop=self.stop[is_kept],
+            fewest=self.fewest[is_kept],
+        )
+
+
 def _plan_shard(
     shard: Shard, number: int, draws: Draws, config: ObjectiveConfig
 ) -> NDArray[np.int32]:
     """Cut the documents of one shard into chunks, and each chunk into A and B.
 
     All documents advance by one chunk at a time, so that a round of the loop is a few
-    operations on arrays with one entry per unfinished document.
+    operations on arrays with one entry per open document.
     """
     sentence = sentence_objective(config.sentence)
-    # tokens of text: without [CLS] and [SEP]
-    longest = config.max_seq_length - (3 if sentence.has_labels else 2)
-    # where each document starts and stops, in sentences, and the fewest of a chunk;
-    # (documents,) each
-    start = shard.documents[:-1]
-    stop = shard.documents[1:]
-    fewest = np.full_like(start, sentence.fewest_sentences)
-    if sentence.keeps_single_sentences:
-        fewest = np.minimum(fewest, stop - start)
-    is_usable = (stop > start) & (stop - start >= fewest)
-    start = start[is_usable]
-    stop = stop[is_usable]
-    fewest = fewest[is_usable]
-    document = start  # identifies the document while `start` moves on
+    documents = _OpenDocuments.of(shard, sentence)
     rounds = [np.empty((3, 0), np.int64)]
-    while start.size:
+    while documents.start.size:
         # too few sentences left: reuse earlier ones
-        start = np.minimum(start, stop - fewest)
+        start = np.minimum(documents.start, documents.last_start)
         # The target length in tokens (L282-284) is drawn per chunk; upstream, once
         # per document and pass.
-        key = document if config.short_seq_per == "document" else start
-        is_short = draws.uniform("is-short", key) < config.short_seq_prob
-        target = np.full_like(key, longest)
-        target[is_short] = draws.integers(
-            "short", SHORTEST_TARGET, longest, key[is_short]
-        )
+        key = documents.first if config.short_seq_per == "document" else start
+        target = _draw_target(draws, key, config, has_labels=sentence.has_labels)
         # `sentences` has the first token of each: a chunk ends with the sentence that
         # reaches the target
         reached = np.searchsorted(shard.sentences, shard.sentences[start] + target)
-        end = np.minimum(np.maximum(reached, start + fewest), stop)
-        rounds.append(np.stack((start, end, target)))  # (3, unfinished documents)
-        before = start
-        start = sentence.following(draws, start, end)
-        # Stop if too few sentences are left to move on, or the same chunk would
-        # repeat forever.
-        goes_on = (start < stop) & (np.minimum(start, stop - fewest) > before)
-        start = start[goes_on]
-        stop = stop[goes_on]
-        fewest = fewest[goes_on]
-        document = document[goes_on]
+        end = np.minimum(np.maximum(reached, start + documents.fewest), documents.stop)
+        rounds.append(np.stack((start, end, target)))  # (3, open documents)
+
+        following = sentence.following(draws, start, end)
+        # A document is done if too few sentences are left to move on, or if the same
+        # chunk would repeat forever.
+        moves_on = np.minimum(following, documents.last_start) > start
+        is_open = (following < documents.stop) & moves_on
+        documents = replace(documents, start=following).where(is_open)
     start, end, target = np.concatenate(rounds, axis=1)  # (instances of the shard,)
     middle, kind = sentence.divide(draws, start, end)
     columns = (np.full_like(start, number), start, middle, end, kind, target)
     return np.stack(columns, axis=1).astype(np.int32)
+
+
+def _draw_target(
+    draws: Draws, key: Ints, config: ObjectiveConfig, *, has_labels: bool
+) -> Ints:
+    """Draw the length in tokens that each chunk should have, (chunks,): the longest or,
+    for some, any shorter one.
+    """
+    # tokens of text: without [CLS] and [SEP]
+    longest = config.max_seq_length - (3 if has_labels else 2)
+    target = np.full_like(key, longest)
+    is_short = draws.uniform("is-short", key) < config.short_seq_prob
+    target[is_short] = draws.integers("short", SHORTEST_TARGET, longest, key[is_short])
+    return target
 
 
 def mean_length(shards: Sequence[Shard], config: ObjectiveConfig) -> float:
@@ -120,7 +153,7 @@ def mean_length(shards: Sequence[Shard], config: ObjectiveConfig) -> float:
     """
     library = Library(shards[:SHARDS_MEASURED])
     plan = plan_epoch(library, config, seed=0, purpose="length", epoch=0)
-    lengths = [np.empty(0, np.int64)]
+    lengths = [np.empty(0, np.int64)]  # (instances,) of each shard
     for number, shard in enumerate(library.shards):
         _, start, _, end, kind, target = plan[plan[:, 0] == number].T
         num_tokens = shard.sentences[end] - shard.sentences[start]
