@@ -190,7 +190,7 @@ def test_doubts_about_published_models_are_not_those_of_our_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = (CONFIG.hidden_size, CONFIG.num_hidden_layers)
-    monkeypatch.setattr("litebert.folder.config.PUBLISHED_SHAPES", {shape})
+    monkeypatch.setattr("litebert.folder.doubts.PUBLISHED_SHAPES", {shape})
     own = CONFIG.model_copy(update={"hidden_act": "gelu"})
     write_folder(ModelFolder(drawn(AlbertForPretraining(own))), tmp_path)
     assert not read_folder(tmp_path).notes

@@ -25,7 +25,7 @@ import litebert
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import read_config
-from litebert.folder.config import doubts
+from litebert.folder.doubts import doubts
 from litebert.hub import packaged_model
 from litebert.interop.huggingface import EngineForward, import_model, read_torch_file
 from litebert.nn import Batch

@@ -5,6 +5,7 @@ nothing.
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from shlex import quote
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -40,11 +41,16 @@ CONFIG_FILE = "config.json"
 _SPLITTING = "word_splitting"
 _PAIRS = "compares_texts"
 _TASK_SETTINGS = "task_settings"
-# settings that transformers does not have
-_OURS_ALONE = {"sharing", "embedding_projection", "attention", "attention_settings"}
+# settings of a network that transformers does not have
+_LITEBERT_FIELDS = {
+    "sharing",
+    "embedding_projection",
+    "attention",
+    "attention_settings",
+}
 # The model_type of networks whose answers transformers would get wrong, and which it
 # therefore must not open: another kind of attention, or labels of another kind.
-_OURS = "albert-litebert"
+_LITEBERT_TYPE = "albert-litebert"
 # the keys of the plug-ins that a model needs, and of its heads if they are not the usual
 _PLUGINS = "litebert_plugins"
 _HEADS_KEY = "pretraining_heads"
@@ -64,8 +70,13 @@ _NOT_OF_BERT = {
 }
 # Nothing is computed with these ids: the tokenizer has its own.
 _TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
-# A second copy of these settings, as NAME=VALUE, so that an edit does not reach it.
-_SAVED_WITH = "weights_saved_with"
+
+
+# ---- writing -------------------------------------------------------------------------
+
+# A second copy of the settings that weights were saved with, as NAME=VALUE, so that an
+# edit does not reach it.
+SAVED_WITH = "weights_saved_with"
 # Settings that change what the weights compute without changing their shapes.
 _SETTINGS_OF_WEIGHTS = (
     "hidden_act",
@@ -73,22 +84,6 @@ _SETTINGS_OF_WEIGHTS = (
     "num_attention_heads",
     "num_hidden_layers",
     "attention",
-)
-
-PUBLISHED_SHAPES = {
-    (p.hidden_size, p.num_hidden_layers)
-    for name, p in PRESETS.items()
-    if name.endswith("-v1")
-}
-_ERF_OR_TANH = (
-    "hidden_act gelu is computed in the erf form, as transformers does. Google trained"
-    " its v1 models with the tanh form under that name, 1e-3 apart: for those set"
-    " gelu_new in config.json, or import with --activation gelu_new."
-)
-_HEADS = (
-    "hidden_size 2048 with {0} attention heads: the shapes fit {1} as well, and sources"
-    " disagree on xlarge (its configuration says 16, the paper's H/64 gives 32). If"
-    " answers look random, set it to {1} in config.json."
 )
 
 
@@ -108,14 +103,14 @@ def write_config(
     opens_elsewhere = config.has_full_attention and not _refusal_of_kind(head)
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
-        "model_type": "albert" if opens_elsewhere else _OURS,
+        "model_type": "albert" if opens_elsewhere else _LITEBERT_TYPE,
         "dtype": dtype,
         "tie_word_embeddings": True,
     }
     fields = config.model_dump(mode="json")
-    table |= {name: fields[name] for name in fields if name not in _OURS_ALONE}
+    table |= {name: fields[name] for name in fields if name not in _LITEBERT_FIELDS}
     table["num_hidden_groups"] = groups_on_disk(config)
-    table[_SAVED_WITH] = list(settings_of_weights(config))
+    table[SAVED_WITH] = list(settings_of_weights(config))
     if head is not None:
         table |= _head_fields(head)
     if config.sharing != "all":
@@ -130,12 +125,22 @@ def write_config(
     write_json(folder / CONFIG_FILE, table)
 
 
+def settings_of_weights(config: AlbertConfig) -> list[str]:
+    """Return the settings that weights are computed with, apart from their shapes.
+
+    >>> settings_of_weights(AlbertConfig(hidden_act="gelu"))[0]
+    'hidden_act=gelu'
+    """
+    fields = config.model_dump(mode="json")
+    return [f"{name}={fields[name]}" for name in _SETTINGS_OF_WEIGHTS]
+
+
 def _head_fields(head: HeadConfig) -> dict[str, Json]:
     """Return what config.json says of a task head."""
     fields: dict[str, Json] = {}
     if head.labels:
-        fields["id2label"] = {str(index): n for index, n in enumerate(head.labels)}
-        fields["label2id"] = {name: index for index, name in enumerate(head.labels)}
+        fields["id2label"] = {str(id_): name for id_, name in enumerate(head.labels)}
+        fields["label2id"] = {name: id_ for id_, name in enumerate(head.labels)}
         if head.has_problem_type:
             fields["problem_type"] = head.problem_type
         if head.compares_texts is not None:
@@ -191,19 +196,30 @@ def architecture(head: HeadConfig | None, parameters: Collection[str]) -> str:
     return "AlbertModel"
 
 
+# ---- reading the network -------------------------------------------------------------
+
+
+class NetworkLayout(NamedTuple):
+    """A network, and under which names its tensors are on disk."""
+
+    names: TensorNames
+    config: AlbertConfig
+
+
 def read_config(folder: Path) -> AlbertConfig:
     """Read config.json of an ALBERT or a BERT."""
-    return read_layout(folder)[1]
+    return read_layout(folder).config
 
 
-def read_layout(folder: Path) -> tuple[TensorNames, AlbertConfig]:
-    """Return the tensor names of a folder, ALBERT's or BERT's, and its
-    configuration.
+def read_layout(folder: Path) -> NetworkLayout:
+    """Return the configuration of the network in a folder, and the names of its
+    tensors, ALBERT's or BERT's.
     """
-    return parse_config(_read(folder), folder / CONFIG_FILE)
+    return parse_config(read_table(folder), folder / CONFIG_FILE)
 
 
-def _read(folder: Path) -> dict[str, Json]:
+def read_table(folder: Path) -> dict[str, Json]:
+    """Return the contents of config.json; load the plug-ins that it needs."""
     path = folder / CONFIG_FILE
     look = f"ls {quote(str(folder))}"
     if not path.exists():
@@ -219,43 +235,50 @@ def _read(folder: Path) -> dict[str, Json]:
     return table
 
 
-def parse_config(
-    table: dict[str, Json], path: Path
-) -> tuple[TensorNames, AlbertConfig]:
-    """Return the tensor names and the configuration that the contents of a config.json
-    describe; errors name `path`.
+def parse_config(table: dict[str, Json], path: Path) -> NetworkLayout:
+    """Return the network that the contents of a config.json describe; errors name
+    `path`.
 
-    Missing values are transformers' defaults: xxlarge's for an ALBERT, bert-base's for
-    a BERT. A BERT becomes a network without sharing whose embeddings are as wide as its
-    layers. Names that only transformers uses are ignored.
+    Names that only transformers uses are ignored.
     """
-    classes = table.get("architectures")
-    first_class = str(classes[0]) if isinstance(classes, list) and classes else ""
+    first_class = _first_class(table) or ""
     default_type = "bert" if first_class.startswith("Bert") else "albert"
     model_type = str(table.get("model_type", default_type))
-    usable = {
-        name: value
-        for name, value in table.items()
-        if name not in _TOKEN_IDS or _is_id(value)
-    }
-    if model_type in ("albert", _OURS):
-        fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
-        fields |= {name: usable[name] for name in fields if name in usable}
-        fields["attention_settings"] = _attention_settings(usable)
-        if fields["sharing"] != "all":
-            fields["num_hidden_groups"] = 1
-        return ALBERT, build_config(fields, path)
-
+    usable = dict[str, Json]()
+    for name, value in table.items():
+        if name not in _TOKEN_IDS or _is_id(value):
+            usable[name] = value
+    if model_type in ("albert", _LITEBERT_TYPE):
+        return NetworkLayout(ALBERT, build_config(_albert_fields(usable), path))
     _require_encoder(table, model_type, path)
+    return NetworkLayout(BERT, build_config(_bert_fields(usable), path))
+
+
+def _albert_fields(table: dict[str, Json]) -> dict[str, Json]:
+    """Return the settings of an ALBERT; missing ones are transformers' defaults, which
+    are xxlarge's.
+    """
+    fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
+    fields |= {name: table[name] for name in fields if name in table}
+    fields["attention_settings"] = _attention_settings(table)
+    if fields["sharing"] != "all":
+        fields["num_hidden_groups"] = 1
+    return fields
+
+
+def _bert_fields(table: dict[str, Json]) -> dict[str, Json]:
+    """Return the settings of a BERT as a network without sharing, whose embeddings are
+    as wide as its layers; missing ones are those of bert-base.
+    """
     fields = _BERT_BASE.model_dump(mode="json")
-    known = fields.keys() - _NOT_OF_BERT - _OURS_ALONE
-    fields |= {name: usable[name] for name in known if name in usable}
+    known = fields.keys() - _NOT_OF_BERT - _LITEBERT_FIELDS
+    fields |= {name: table[name] for name in known if name in table}
     dropout = table.get("classifier_dropout")
     if dropout is None:
         dropout = fields["hidden_dropout_prob"]
     fields["classifier_dropout_prob"] = dropout
     fields["embedding_size"] = fields["hidden_size"]
-    return BERT, build_config(fields, path)
+    return fields
 
 
 def _is_id(value: Json) -> bool:
@@ -304,7 +327,7 @@ def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
 
 def read_pretraining_heads(folder: Path) -> tuple[str, ...]:
     """Return the pretraining heads of a model without a task head."""
-    names = _read(folder).get(_HEADS_KEY)
+    names = read_table(folder).get(_HEADS_KEY)
     if not isinstance(names, list):
         return USUAL_HEADS
     for name in names:
@@ -312,26 +335,58 @@ def read_pretraining_heads(folder: Path) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
+# ---- reading the head ----------------------------------------------------------------
+
+
 def read_head(folder: Path) -> HeadConfig | None:
     """Return the task head that config.json names; None if there are only pretraining
     heads, or none.
     """
-    table = _read(folder)
-    classes = table.get("architectures")
-    kind = None
-    if isinstance(classes, list) and classes:
-        kind = head_of_class(str(classes[0]))
+    table = read_table(folder)
+    first_class = _first_class(table)
+    kind = None if first_class is None else _head_of_class(first_class)
     if kind is None:
         return None
-    fields: dict[str, object] = {"kind": kind}
+    try:
+        return HeadConfig.model_validate(_fields_of_head(kind, table))
+    except ValidationError as error:
+        path = folder / CONFIG_FILE
+        raise damaged_model(
+            "LB-661",
+            f"{path} does not describe a {kind} head that can be built",
+            describe_invalid(error),
+        ) from error
+
+
+def _first_class(table: dict[str, Json]) -> str | None:
+    """Return the class of transformers that a config.json names."""
+    classes = table.get("architectures")
+    if not isinstance(classes, list) or not classes:
+        return None
+    return str(classes[0])
+
+
+def _head_of_class(name: str) -> str | None:
+    """Return the head of a class of transformers, such as BertForTokenClassification;
+    None for other classes.
+    """
+    for kind, record in TASK_HEADS.items():
+        if name in (f"AlbertFor{record.class_name}", f"BertFor{record.class_name}"):
+            return kind
+    return None
+
+
+def _fields_of_head(kind: str, table: dict[str, Json]) -> dict[str, Json]:
+    """Return the fields of a `HeadConfig` that a config.json has."""
+    fields: dict[str, Json] = {"kind": kind}
     if TASK_HEADS[kind].has_labels:
         labels = _labels_in(table)
-        fields["labels"] = labels
+        fields["labels"] = list(labels)
         if any(task_kind.problem_type for task_kind in kinds_of_head(kind)):
-            by_default = "single_label_classification"
+            default = "single_label_classification"
             if len(labels) == 1:
-                by_default = "regression"
-            fields["problem_type"] = table.get("problem_type") or by_default
+                default = "regression"
+            fields["problem_type"] = table.get("problem_type") or default
     if _SPLITTING in table:
         fields["splitting"] = table[_SPLITTING]
     if _PAIRS in table:
@@ -340,15 +395,7 @@ def read_head(folder: Path) -> HeadConfig | None:
         fields["settings"] = table[_TASK_SETTINGS]
     if kind == "question-answering":
         fields["always_answers"] = table.get("always_answers")
-    try:
-        return HeadConfig.model_validate(fields)
-    except ValidationError as error:
-        path = folder / CONFIG_FILE
-        raise damaged_model(
-            "LB-661",
-            f"{path} does not describe a {kind} head that can be built",
-            describe_invalid(error),
-        ) from error
+    return fields
 
 
 def _labels_in(table: dict[str, Json]) -> tuple[str, ...]:
@@ -361,88 +408,3 @@ def _labels_in(table: dict[str, Json]) -> tuple[str, ...]:
     if not all(number.isdecimal() for number in names):
         return numbered_labels(2)
     return tuple(str(names[number]) for number in sorted(names, key=int))
-
-
-def find_other_labels(folder: Path) -> str | None:
-    """Say where label2id of config.json contradicts id2label, which is used; None if it
-    does not.
-    """
-    table = _read(folder)
-    names = table.get("id2label")
-    numbers = table.get("label2id")
-    if not isinstance(names, dict) or not isinstance(numbers, dict):
-        return None
-    for number, name in names.items():
-        other = numbers.get(str(name))
-        if str(other) != number:
-            said = "nothing" if other is None else other
-            return f"id2label has {name!r} for {number}, and label2id {said} for it"
-    return None
-
-
-def settings_of_weights(config: AlbertConfig) -> list[str]:
-    """Return the settings that weights are computed with, apart from their shapes.
-
-    >>> settings_of_weights(AlbertConfig(hidden_act="gelu"))[0]
-    'hidden_act=gelu'
-    """
-    fields = config.model_dump(mode="json")
-    return [f"{name}={fields[name]}" for name in _SETTINGS_OF_WEIGHTS]
-
-
-def changed_settings(folder: Path, config: AlbertConfig) -> list[str]:
-    """Return which settings were changed in config.json after the weights were
-    saved.
-    """
-    saved = _read(folder).get(_SAVED_WITH)
-    if not isinstance(saved, list):
-        return []
-    before = dict[str, str]()
-    for setting in saved:
-        name, _, value = str(setting).partition("=")
-        before[name] = value
-    changed = []
-    for setting in settings_of_weights(config):
-        name, _, value = setting.partition("=")
-        if before.get(name, value) != value:
-            changed.append(f"{name} is {value}, was {before[name]}")
-    return changed
-
-
-def doubts_about(config: AlbertConfig) -> tuple[str, ...]:
-    """Return notes on settings of a published model on which sources disagree; none if
-    the shape is not that of a published model.
-    """
-    shape = (config.hidden_size, config.num_hidden_layers)
-    is_published = config.sharing == "all" and shape in PUBLISHED_SHAPES
-    return tuple(doubts(config).values()) if is_published else ()
-
-
-def head_of_class(name: str) -> str | None:
-    """Return the head of a transformers class, such as BertForTokenClassification; None
-    for other classes.
-    """
-    for kind, record in TASK_HEADS.items():
-        ends = [f"{family}For{record.class_name}" for family in ("Albert", "Bert")]
-        if name in ends:
-            return kind
-    return None
-
-
-def doubts(config: AlbertConfig) -> dict[str, str]:
-    """Return a note for each setting on which published sources disagree, by its name.
-
-    Official modeling.py L299-349 against the v1 configurations of the Hub; paper 3.1
-    against xlarge's configuration.
-
-    >>> list(doubts(AlbertConfig(hidden_act="gelu")))
-    ['hidden_act']
-    """
-    notes = {}
-    if config.hidden_act == "gelu" and config.sharing == "all":
-        notes["hidden_act"] = _ERF_OR_TANH
-    heads = config.num_attention_heads
-    other_heads = {16: 32, 32: 16}
-    if config.hidden_size == 2_048 and heads in other_heads:
-        notes["num_attention_heads"] = _HEADS.format(heads, other_heads[heads])
-    return notes

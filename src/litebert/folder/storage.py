@@ -22,14 +22,13 @@ from litebert.fast.steps import packing_pays
 from litebert.folder import names as on_disk
 from litebert.folder.config import (
     CONFIG_FILE,
-    changed_settings,
-    doubts_about,
-    find_other_labels,
+    read_config,
     read_head,
     read_layout,
     read_pretraining_heads,
     write_config,
 )
+from litebert.folder.doubts import changed_settings, doubts_about, find_other_labels
 from litebert.folder.model import ModelFolder, build_network, head_of
 from litebert.folder.vectors import (
     MODULES_FILE,
@@ -167,7 +166,7 @@ def _settle_nulls(head: HeadConfig | None, weights: Weights) -> HeadConfig | Non
 def read_shape(path_or_name: str | PathLike[str]) -> ModelFolder:
     """Read a model folder without its weights: no parameter has a value."""
     folder = locate(path_or_name)
-    config = read_layout(folder)[1]
+    config = read_config(folder)
     head = read_head(folder)
     network: Network
     with torch.device("meta"):

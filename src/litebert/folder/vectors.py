@@ -122,15 +122,17 @@ class SentenceVectors:
         `states` are the last hidden states, (tokens, hidden); the first `skipped` tokens
         of every sequence do not count.
         """
-        if skipped:
-            states, batch = _without_prompt(states, batch, skipped)
-        return self.project(pool_rows(states, batch, self.pooling))
+        if not skipped:
+            return self.project(pool_rows(states, batch, self.pooling))
+        text_states, text_batch = _without_prompt(states, batch, skipped)
+        return self.project(pool_rows(text_states, text_batch, self.pooling))
 
     def project(self, pooled: Tensor) -> Tensor:
         """Apply the dense layers to pooled states, (texts, hidden)."""
+        vectors = pooled
         for layer in self.dense:
-            pooled = layer(pooled)
-        return pooled
+            vectors = layer(vectors)  # (texts, outputs of the layer)
+        return vectors
 
     def width(self, hidden_size: int) -> int:
         """Return the number of dimensions before any are cut off."""
@@ -148,19 +150,20 @@ def _without_prompt(states: Tensor, batch: Batch, skipped: int) -> tuple[Tensor,
     """
     # computed on the host, which knows the lengths: a GPU would have to be waited for
     lengths = torch.tensor(batch.lengths)  # (sequences,)
-    num_dropped = (lengths - 1).clamp(max=skipped)
+    num_dropped = (lengths - 1).clamp(max=skipped)  # (sequences,)
     sizes = lengths - num_dropped
-    is_kept = list[Tensor]()
+    is_kept = list[Tensor]()  # (length,) for each sequence
     for length, dropped in zip(batch.lengths, num_dropped.tolist(), strict=True):
         is_kept.append(torch.arange(length) >= dropped)
     device = device_at(states.device)
     rows = device.copy(torch.cat(is_kept).nonzero().flatten())  # of the tokens kept
+    offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # (sequences + 1,)
     kept = Batch(
-        batch.ids[rows],
-        batch.positions[rows],
-        batch.segments[rows],
-        device.copy(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])),
-        tuple(sizes.tolist()),
+        ids=batch.ids[rows],
+        positions=batch.positions[rows],
+        segments=batch.segments[rows],
+        offsets=device.copy(offsets),
+        lengths=tuple(sizes.tolist()),
     )
     return states[rows], kept
 
@@ -347,19 +350,27 @@ class _Reader:
         return tuple(layers)
 
     def _dense_layer(self, place: str) -> DenseLayer:
+        """Read the dense layer in a folder of this name."""
         contents = self.table(Path(place, _CONFIG_FILE))
         table = self.validate(_Dense.model_validate, contents)
         activation = table.activation_function.rpartition(".")[2]
         is_of_torch = table.activation_function.startswith("torch.")
         if not is_of_torch or activation not in _ACTIVATIONS:
             raise self.refusal(f"a dense layer with {table.activation_function}")
+        # from the vector of a text to the vector of a text
         output = table.module_output_name or table.module_input_name
         is_in_place = table.module_input_name == output == "sentence_embedding"
         if table.use_residual or not is_in_place:
             raise self.refusal(
                 "a dense layer with a residual, or not on the vectors of texts"
             )
-        path = self.folder / place / WEIGHTS_FILE
+        weight, bias = self._dense_weights(self.folder / place / WEIGHTS_FILE)
+        return DenseLayer(weight, bias, activation)
+
+    def _dense_weights(self, path: Path) -> tuple[Tensor, Tensor | None]:
+        """Read the weight, (outputs, inputs), and the bias, (outputs,), if there is
+        one.
+        """
         if not path.is_file():
             raise self.refusal(f"a dense layer without {path.name}")
         tensors = read_tensors(path).tensors
@@ -369,9 +380,10 @@ class _Reader:
         bias = None
         if _BIAS in tensors:
             bias = widen(tensors[_BIAS], f"{path}: {_BIAS}")
-        if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+        has_other_bias = bias is not None and bias.shape != weight.shape[:1]
+        if weight.ndim != 2 or has_other_bias:
             raise self.refusal(f"a dense layer of shape {list(weight.shape)}")
-        return DenseLayer(weight, bias, activation)
+        return weight, bias
 
 
 # ---- writing -------------------------------------------------------------------------

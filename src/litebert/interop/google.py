@@ -21,7 +21,8 @@ from litebert.files import (
     staged_folder,
 )
 from litebert.folder import write_folder
-from litebert.folder.config import build_config, doubts
+from litebert.folder.config import build_config
+from litebert.folder.doubts import doubts
 from litebert.folder.model import build_network
 from litebert.folder.names import GOOGLE, tensor_names
 from litebert.interop import ModelImport

@@ -17,7 +17,8 @@ from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.fast import pack
 from litebert.files import require_new, staged_folder
 from litebert.folder import ModelFolder, read_head, weights_path, write_folder
-from litebert.folder.config import architecture, doubts, parse_config, read_layout
+from litebert.folder.config import architecture, parse_config, read_layout
+from litebert.folder.doubts import doubts
 from litebert.folder.model import build_network
 from litebert.folder.storage import read_beside
 from litebert.folder.weights import INDEX_FILE, read_weights

@@ -244,6 +244,7 @@ class MaskedLM(Reader):
         self, hidden: Tensor, _mask: Tensor, _segments: Tensor
     ) -> tuple[Tensor, ...]:
         head = self.head
+        # (sequences, length, embed)
         embedded = head.norm(head.activation(head.dense(hidden)))
         (words,) = self._words
         return (embedded @ words.weight.T + head.bias,)  # (sequences, length, vocab)
@@ -261,8 +262,10 @@ class TextLogits(Reader):
     def forward(
         self, hidden: Tensor, mask: Tensor, segments: Tensor
     ) -> tuple[Tensor, ...]:
+        # 1 for the tokens of each text, 0 elsewhere: (sequences, length)
         is_second = mask * segments.clamp(max=1)
         is_first = mask - is_second
+        # sums instead of means: `vector_rows` normalizes them
         first = (hidden * is_first.unsqueeze(-1)).sum(1)  # (sequences, hidden)
         second = (hidden * is_second.unsqueeze(-1)).sum(1)
         rows = vector_rows(first, second, is_second.amax(1, keepdim=True))
@@ -280,7 +283,7 @@ class TokenLogits(Reader):
     def forward(
         self, hidden: Tensor, mask: Tensor, _segments: Tensor
     ) -> tuple[Tensor, ...]:
-        logits: Tensor = self.layer(hidden)
+        logits: Tensor = self.layer(hidden)  # (sequences, length, outputs)
         if len(self.names) == 1:
             return (logits,)
         # no span starts or ends on padding
@@ -302,8 +305,8 @@ class Spans(Reader):
     def forward(
         self, hidden: Tensor, mask: Tensor, segments: Tensor
     ) -> tuple[Tensor, ...]:
-        # matters if fewer than five starts are allowed
-        real = hidden * mask.unsqueeze(-1)
+        # zeros on padding: matters if fewer than five starts are allowed
+        real = hidden * mask.unsqueeze(-1)  # (sequences, length, hidden)
         spans: tuple[Tensor, ...] = self.head(
             real, allowed_positions(mask, segments), NUM_STARTS
         )
@@ -323,7 +326,9 @@ class SplitSpanHead(ConditionalSpanHead):
         self.answer_hidden = head.answer_hidden
         self.answer = head.answer
         self.dropout = nn.Identity()
-        # cloned, because torch.export.save warns of views
+        # W [token; start] = W_token token + W_start start: the product with the tokens
+        # is computed once for all starts. Cloned, because torch.export.save warns of
+        # views.
         for_token, for_start = head.end_hidden.weight.chunk(2, dim=0)
         self.of_token = Affine(for_token.clone(), head.end_hidden.bias)
         self.of_start = Affine(for_start.clone(), None)
@@ -341,8 +346,8 @@ def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:
     """Return where a span may lie, (batch, length): on [CLS], or in segment 1 before
     its [SEP].
     """
-    column = torch.arange(mask.shape[1], device=mask.device)
-    last = mask.sum(-1, keepdim=True) - 1
+    column = torch.arange(mask.shape[1], device=mask.device)  # (length,)
+    last = mask.sum(-1, keepdim=True) - 1  # (batch, 1), the place of the last [SEP]
     return (column == 0) | ((segments == 1) & (column < last))
 
 
