@@ -160,7 +160,7 @@ def test_control_without_a_cap_the_long_line_is_read(
 
 REFUSED = {
     **dict.fromkeys(("a.csv", "a", "a.gz", "a.parquet.gz", "a.txt.bz2"), "LB-304"),
-    "a.json": r"LB-304(?s:.*)did you mean \.jsonl\?",
+    "a.json": r"LB-304(?s:.*)convert it to .txt or .jsonl",
     "b.csv": r"LB-304(?s:.*)litebert finetune",
     "a.docx": r"LB-304(?s:.*)convert it to \.txt",
     **dict.fromkeys(("nowhere.txt", "two\nlines.txt", "a\0b.txt"), "cannot be read"),

@@ -148,6 +148,18 @@ def test_what_a_user_and_an_assistant_said_are_a_text_and_its_label(
     assert read(write("a.jsonl", jsonl(rows))) == PAIRS
 
 
+def test_comments_above_a_table_are_passed_over(write: Write) -> None:
+    rows = [f'"{text}",{label}' for text, label in PAIRS]
+    head = "# exported in May, by Ann\n# 12 rows\ntext,label\n"
+    assert read(write("a.csv", head + "\n".join(rows))) == PAIRS
+
+
+def test_lists_of_objects_are_no_labels(write: Write) -> None:
+    fields = [{"id": 1, "value": None}]
+    rows = [{"body": text, "fields": fields, "group": label} for text, label in PAIRS]
+    assert read(write("a.jsonl", jsonl([*rows]))) == PAIRS
+
+
 def test_a_list_with_one_label_in_each_row_is_one_label(write: Write) -> None:
     rows = [{"text": text, "label": [label]} for text, label in PAIRS]
     assert read(write("a.jsonl", jsonl(rows))) == PAIRS

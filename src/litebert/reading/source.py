@@ -28,7 +28,6 @@ from litebert.errors import (
     LitebertError,
     RequestError,
     ResourceError,
-    did_you_mean,
     missing_package,
 )
 from litebert.reading import encoding as encodings
@@ -188,24 +187,22 @@ def _unknown_kind(source: Source, kinds: Sequence[str]) -> RequestError:
             f"{', '.join(kinds)}; all but {compact} also with"
             f" {' or '.join(COMPRESSIONS)}"
         ),
-        next=_right_kind(source.kind, kinds),
+        next=_right_kind(source, kinds),
     )
 
 
-def _right_kind(kind: str, kinds: Sequence[str]) -> str:
-    """Say what to do with a file of another kind: it may be misspelt, or of a kind that
-    other commands read.
-    """
+def _right_kind(source: Source, kinds: Sequence[str]) -> str:
+    """Say what to do with a file of another kind: other commands may read it."""
+    kind = source.kind
     if not kind:
         return "add the right extension to its name"
+    if kind == ".zip":
+        return f"unzip {quote(source.name)}"
     if kind in TABLES and kind not in kinds:
         return (
             "write its texts to a .txt file, with a blank line after each; a table with"
             " labels is for litebert finetune"
         )
-    hint = did_you_mean(kind, kinds)
-    if hint.startswith("did"):
-        return f"rename or convert it ({hint})"
     return f"convert it to {'.csv or .jsonl' if '.csv' in kinds else '.txt or .jsonl'}"
 
 

@@ -120,7 +120,7 @@ PRETRAINING_HEADS.add(
         logits=lambda head, states, context: head(states, context.word_table),
         loss=masked_lm_objective,
         measures=(
-            Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
+            Measure("masked_lm_loss", "masked LM {:.3f}", "Masked-LM loss"),
             Measure(
                 "masked_lm_accuracy",
                 "acc {:.1%}",
@@ -147,7 +147,7 @@ PRETRAINING_HEADS.add(
         logits=lambda head, states, context: head(context.albert.pool(states)),
         loss=sentence_order_objective,
         measures=(
-            Measure("sentence_order_loss", "sop {:.3f}"),
+            Measure("sentence_order_loss", "sentence order {:.3f}"),
             Measure(
                 "sentence_order_accuracy",
                 "acc {:.1%}",

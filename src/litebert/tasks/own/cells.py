@@ -5,6 +5,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from statistics import fmean
 
 from litebert.tokenizer.text import replace_surrogates
@@ -198,11 +199,12 @@ def are_varied(cells: Sequence[object]) -> bool:
 
 def are_labels(cells: Sequence[object]) -> bool:
     """Return whether there are few distinct values, or fractions, or nothing but
-    lists.
+    lists of labels.
     """
     labels = [label for label in map(label_of, cells) if label is not None]
     if not labels:
-        return has_list(cells)
+        members = [*chain.from_iterable(list_of(cell) or () for cell in cells)]
+        return has_list(cells) and None not in map(label_of, members)
     num_distinct = len(set(labels))
     if num_distinct < 2:
         return False

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, count, zip_longest
+from itertools import chain, count, takewhile, zip_longest
 from statistics import fmean
 from typing import TypeAlias
 
@@ -151,13 +151,14 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
     one with which most lines have as many cells as the first. If none divides it, each
     line is one cell.
     """
-    declared = _DECLARED.fullmatch(lines[0].strip())
+    num_comments = sum(1 for _ in takewhile(_is_comment, lines))
+    body = lines[num_comments:] or [""]
+    declared = _DECLARED.fullmatch(body[0].strip())
     if declared:
         dialects = [Dialect(declared[1], quoting) for quoting in _QUOTINGS]
-        body = lines[1:] or [""]
+        body = body[1:] or [""]
     else:
-        dialects = _likely(lines, kind)
-        body = lines
+        dialects = _likely(body, kind)
     trials = [_Trial.of(dialect, body) for dialect in dialects]
     divided = _best_quoting([trial for trial in trials if trial.num_cells > 1])
     if divided:
@@ -170,6 +171,11 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
     return replace(
         best, decimals=tuple(_decimals(best, body)), num_skipped=len(lines) - len(body)
     )
+
+
+def _is_comment(line: str) -> bool:
+    """Return whether a line above a table is a comment: # exported in May."""
+    return line.startswith("# ")
 
 
 def _best_quoting(trials: Sequence[_Trial]) -> list[_Trial]:

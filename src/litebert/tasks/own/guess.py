@@ -33,7 +33,7 @@ from litebert.tasks.own.columns import (
 )
 
 # the last words of the names of columns that tell rows apart: Ticket ID, phrase_id
-_ENDS_OF_IDENTIFIERS = ("id", "uuid", "guid")
+_ENDS_OF_IDENTIFIERS = ("id", "uuid", "guid", "no", "nr")
 
 # roles whose cells may be objects
 _OF_OBJECTS = ("answers", "choices")
