@@ -224,13 +224,6 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
         {"text": "a 1 " * 200},
         "at most 128 tokens",
     ),
-    "a step too far": (
-        422,
-        "attention",
-        {"text": "a", "step": 99},
-        "a step from 1 to 2",
-    ),
-    "no step": (422, "attention", {"text": "a", "step": 0}, "no such step"),
     **{
         f"token ids, {name}": (
             422,
