@@ -81,7 +81,7 @@ def test_python_of_two_libraries_side_by_side_runs(
     assert set(classifier.predict(["a cat sleeps"])) <= {"animal", "food"}
 
 
-# the commands that plug-ins of pages add, which tests/test_extending.py runs
+# the commands that plug-ins of pages add, which tests/extending runs
 OF_PLUGINS = {"keywords", "drift"}
 
 

@@ -2,6 +2,7 @@
 codes, `--json`, outputs.
 """
 
+import json
 import re
 import shlex
 import subprocess
@@ -432,6 +433,7 @@ def test_a_dry_run_writes_nothing_and_a_small_text_has_fewer_pieces_than_request
     assert list(tmp_path.iterdir()) == []
     done = litebert(*(word for word in words if word != "--quiet"), cwd=tmp_path)
     assert "the text has only" in done.stderr
-    shown = litebert("config", "show", tmp_path / "runs" / "albert").stdout
-    assert "train.steps = 2  # command line: train.steps=2" in shown
-    assert int(re.search(r"model.vocab_size = (\d+)", shown)[1]) < 1_000
+    record = json.loads((tmp_path / "runs" / "albert" / "run.json").read_text())
+    assert record["settings"]["train.steps"] == 2
+    assert record["origins"]["train.steps"] == "command line: train.steps=2"
+    assert record["settings"]["model.vocab_size"] < 1_000
