@@ -232,22 +232,20 @@ def _require_hash(blob: Path) -> None:
     """Delete a cached file, and raise, if its hash is not its name: SHA-256, or SHA-1
     as git (or a mirror) has it.
     """
-    starts: tuple[bytes, ...] = ()
-    kind = ""
-    if len(blob.name) == 64:
-        kind = "sha256"
-        starts = (b"",)
-    elif len(blob.name) == 40:
-        kind = "sha1"
-        starts = (b"", b"blob %d\0" % blob.stat().st_size)
-    for start in starts:
+    kind = {64: "sha256", 40: "sha1"}.get(len(blob.name))  # by the digits of a hash
+    if kind is None:
+        return
+    # git hashes a header before the content
+    headers = [b""]
+    if kind == "sha1":
+        headers.append(b"blob %d\0" % blob.stat().st_size)
+    for header in headers:
         with blob.open("rb") as file:
-            digest = hashlib.file_digest(file, partial(hashlib.new, kind, start))
+            digest = hashlib.file_digest(file, partial(hashlib.new, kind, header))
         if digest.hexdigest() == blob.name:
             return
-    if starts:
-        blob.unlink()
-        raise OSError(f"{_CONSISTENCY_FAILED}: a file whose hash is not {blob.name}")
+    blob.unlink()
+    raise OSError(f"{_CONSISTENCY_FAILED}: a file whose hash is not {blob.name}")
 
 
 # ---- the copy in the cache -----------------------------------------------------------
@@ -378,35 +376,42 @@ def _hub(action: str, repository: str) -> Iterator[None]:
         raise _readable(error, action, repository) from error
 
 
-@contextmanager
-def _limited_requests() -> Iterator[None]:
-    """Limit the requests of this thread to huggingface_hub's session in this block.
+class _RequestLimit:
+    """A hook that limits the requests of the thread that makes it.
 
-    Some of its calls wait without a limit (create_commit); a download that always ends
-    at one position, as the server ignores where to resume, is repeated without a limit.
-    It retries temporary failures itself.
+    Some calls of huggingface_hub wait without a limit (create_commit); a download that
+    always ends at one position, as the server ignores where to resume, is repeated
+    without a limit. It retries temporary failures itself.
     """
-    from huggingface_hub import get_session
 
-    thread = threading.get_ident()
-    begun = Counter[tuple[str, str]]()
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        # how often a download began, by its path and position
+        self._num_begun = Counter[tuple[str, str]]()
 
-    def limit(request: Any) -> None:
-        if threading.get_ident() != thread:
-            return  # another thread's request: this session is shared
-        request.extensions["timeout"] = dict.fromkeys(
-            ("connect", "read", "write", "pool"), PATIENCE
-        )
+    def __call__(self, request: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return  # another thread's request: the session is shared
+        waits = ("connect", "read", "write", "pool")
+        request.extensions["timeout"] = dict.fromkeys(waits, PATIENCE)
         position = request.headers.get("Range")
         if position is None:
             return
-        begun[request.url.path, position] += 1
-        if begun[request.url.path, position] > _ATTEMPTS:
+        download = (request.url.path, position)
+        self._num_begun[download] += 1
+        if self._num_begun[download] > _ATTEMPTS:
             raise OSError(
                 f"the download ended {_ATTEMPTS} times at one position ({position})"
             )
 
+
+@contextmanager
+def _limited_requests() -> Iterator[None]:
+    """Limit the requests of this thread to huggingface_hub's session in this block."""
+    from huggingface_hub import get_session
+
     session = get_session()
+    limit = _RequestLimit()
     with _SESSION_LOCK:
         hooks = session.event_hooks
         session.event_hooks = hooks | {"request": [*hooks["request"], limit]}
@@ -416,8 +421,8 @@ def _limited_requests() -> Iterator[None]:
         # Others may have added theirs meanwhile: only this one is taken away.
         with _SESSION_LOCK:
             hooks = session.event_hooks
-            kept = [hook for hook in hooks["request"] if hook is not limit]
-            session.event_hooks = hooks | {"request": kept}
+            others = [hook for hook in hooks["request"] if hook is not limit]
+            session.event_hooks = hooks | {"request": others}
 
 
 def _in_one_line(error: BaseException) -> str:
@@ -426,13 +431,12 @@ def _in_one_line(error: BaseException) -> str:
 
 def _readable(error: Exception, action: str, repository: str) -> LitebertError:
     """Return the error for a failure of huggingface_hub."""
-    from huggingface_hub import constants, errors
+    from huggingface_hub import errors
 
     cause: BaseException = error
     if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__:
         cause = error.__cause__
     message = _in_one_line(cause)
-    again = "run the same command again later"
     elsewhere = "upload it in a browser"
     if action == "fetch":
         elsewhere = "give the folder of files fetched elsewhere"
@@ -441,26 +445,41 @@ def _readable(error: Exception, action: str, repository: str) -> LitebertError:
             "LB-626",
             f"{repository} arrived damaged, and was deleted",
             received=message,
-            next=f"{again}; or {elsewhere}",
+            next=f"{_AGAIN}; or {elsewhere}",
         )
     status = getattr(getattr(cause, "response", None), "status_code", 0)
+    # 408 and 429: too slow, and too many requests
     is_refused = 400 <= status < 500 and status not in (408, 429)
     if is_refused or isinstance(error, errors.HFValidationError):
-        what = (
-            f"there is no folder {repository} here, and the Hub does not let this user"
-            f" {action} that name"
-        )
-        advice = (
-            "check OWNER/NAME and its revision; hf auth login for a private model; ask"
-            " there for a gated one"
-        )
-        return LitebertError(
-            "LB-629", what, received=message, next=f"{advice}; or {elsewhere}"
-        )
-    advice = f"check the connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or {again}"
+        return _refused(action, repository, message, elsewhere)
+    return _not_reached(action, repository, message, elsewhere)
+
+
+_AGAIN = "run the same command again later"
+
+
+def _refused(
+    action: str, repository: str, message: str, elsewhere: str
+) -> LitebertError:
+    return LitebertError(
+        "LB-629",
+        f"there is no folder {repository} here, and the Hub does not let this user"
+        f" {action} that name",
+        received=message,
+        next="check OWNER/NAME and its revision; hf auth login for a private model; ask"
+        f" there for a gated one; or {elsewhere}",
+    )
+
+
+def _not_reached(
+    action: str, repository: str, message: str, elsewhere: str
+) -> LitebertError:
+    from huggingface_hub import constants
+
     return LitebertError(
         "LB-623",
         f"could not {action} {repository}: the Hub is {constants.ENDPOINT}",
         received=message,
-        next=f"{advice}; or {elsewhere}",
+        next="check the connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or"
+        f" {_AGAIN}; or {elsewhere}",
     )
