@@ -221,9 +221,9 @@ LOADED = """
 import os, sys
 _, folder, how, change = sys.argv
 import litebert
-from litebert.fast import steps
+from litebert.fast import linear
 if how == "plain":
-    steps.packing_pays = lambda _: False
+    linear.packing_pays = lambda _: False
 from litebert.folder import storage as on_disk
 if how == "control":
     on_disk.copy_used = lambda *_: None

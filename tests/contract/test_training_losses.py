@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import litebert as package
-from litebert.fast import attention, steps
+from litebert.fast import attention, linear
 
 from . import golden
 from .tiny import FINETUNING, PACE, PRETRAINING, Desk, rows, weights
@@ -210,7 +210,7 @@ def test_the_same_training_has_the_same_bits_again(
     assert weights(first) == weights(again)
 
 
-CHOICES = (steps.packing_pays, steps._likes_pieces, attention._choose_kernel)
+CHOICES = (linear.packing_pays, linear._likes_pieces, attention._choose_kernel)
 """What a process finds out once, by taking time."""
 
 
@@ -255,7 +255,7 @@ def test_kernels_that_are_chosen_by_time_change_no_bit_of_a_training(
             seconds[fastest] = 1.0
             return seconds
 
-        for module in (steps, attention):
+        for module in (linear, attention):
             monkeypatch.setattr(module, "time_each", time_each)
         forget_choices()
         runs.append(IN_BF16[kind](desk, tmp_path, f"choice-{fastest}"))

@@ -18,8 +18,8 @@ from litebert.fast import (
     checkpoint_gradients,
     int8,
     is_packed,
+    linear,
     pack,
-    steps,
     to_int8,
 )
 from litebert.fast.attention import AttentionKind
@@ -79,7 +79,8 @@ def relative_difference(ours: Tensor, theirs: Tensor) -> float:
 
 def _pack_without_private_kernels(network: AlbertForPretraining) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "packing_pays", lambda *_: False)
+        for module in (linear, int8):
+            patch.setattr(module, "packing_pays", lambda *_: False)
         pack(network.albert)
 
 
@@ -262,14 +263,16 @@ def test_private_kernels_multiply_any_number_of_rows_correctly(
         for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70))
     )
     try:
-        product = steps.onednn_linear(weight.to(dtype), bias.to(dtype), "linear")
+        product = linear.onednn_linear(weight.to(dtype), bias.to(dtype), "linear")
     except RuntimeError as error:
         assert "needs the cpu support" in str(error)
         pytest.skip("this CPU has no products in bf16")
     expected = torch.nn.functional.linear(x, weight, bias)
     assert relative_difference(product(x.to(dtype), None), expected) < tolerance
     for in_pieces in (False, True):
-        monkeypatch.setattr(steps, "_likes_pieces", lambda *_, answer=in_pieces: answer)
+        monkeypatch.setattr(
+            linear, "_likes_pieces", lambda *_, answer=in_pieces: answer
+        )
         assert (
             relative_difference(product(x.to(dtype), y.to(dtype)), expected + y)
             < tolerance

@@ -1,7 +1,6 @@
 """The engine: fast training, and packed or eight-bit weights for inference."""
 
-from litebert.fast.int8 import Int8Calibration, calibrate, is_int8, to_int8
-from litebert.fast.steps import (
+from litebert.fast.engine import (
     accelerate,
     checkpoint_gradients,
     compile_steps,
@@ -9,6 +8,7 @@ from litebert.fast.steps import (
     pack,
     refuse_non_finite,
 )
+from litebert.fast.int8 import Int8Calibration, calibrate, is_int8, to_int8
 
 __all__ = [
     "Int8Calibration",

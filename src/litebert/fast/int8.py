@@ -25,6 +25,14 @@ from torch.nn import functional as F
 from litebert.config import Activation, AlbertConfig
 from litebert.fast import steps
 from litebert.fast.attention import Layout, attend_of
+from litebert.fast.linear import (
+    FUSED_ACTIVATIONS,
+    Linear,
+    Norm,
+    norm_of,
+    packed_linear,
+    packing_pays,
+)
 from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
 
 # The inputs of the four products of a step; calibration finds a range for each, in each
@@ -207,7 +215,7 @@ class Product:
             return total
         # GELU's exact form is faster than its tanh form; they differ by less than 5e-4,
         # a fraction of any grid's step.
-        name, variant = steps.FUSED_ACTIVATIONS[activation]
+        name, variant = FUSED_ACTIVATIONS[activation]
         variant = "none" if name == "gelu" else variant
         total = self._multiply.default(
             x, *grid, *self._weight, bias, *result, name, [], variant
@@ -302,7 +310,7 @@ class Int8Layers:
         rounded = quantize(x.float(), self.of_mixed)
         return self.products.mix(rounded, self.of_mixed, self.mix_bias, add=residual)
 
-    def middle_norm(self, norm: nn.LayerNorm) -> steps.Norm:
+    def middle_norm(self, norm: nn.LayerNorm) -> Norm:
         """Return the layer norm between the blocks, which also subtracts the mean."""
         shifted = norm.bias - self.middle_mean
 
@@ -341,7 +349,7 @@ def int8_steps(albert: Albert) -> list[steps.Step]:
     shifts = albert.get_buffer("shifts")  # (steps, shifted, hidden)
     biases = albert.get_buffer("biases")  # (steps, outputs)
     attend = attend_of(config, in_rectangles=True)
-    inner = torch.bfloat16 if steps.packing_pays(torch.bfloat16) else torch.float32
+    inner = torch.bfloat16 if packing_pays(torch.bfloat16) else torch.float32
     projects = [Product(x.query, x.key, x.value) for x in albert.attention]
     mixes = [Product(block.output) for block in albert.attention]
     widens = [Product(block.intermediate) for block in albert.feed_forward]
@@ -370,7 +378,7 @@ def int8_steps(albert: Albert) -> list[steps.Step]:
         of_feed_forward = steps.FeedForwardLayers(
             intermediate=layers.widen,
             output=layers.narrow,
-            norm=steps.norm_of(feed_forward.norm, torch.float32),
+            norm=norm_of(feed_forward.norm, torch.float32),
         )
         step = partial(
             steps.block, of_attention, of_feed_forward, finish=steps.finish_step
@@ -452,11 +460,11 @@ class Recorder:
         dtype: torch.dtype,
         activation: Activation,
         _dropout_prob: float,
-    ) -> steps.Linear:
+    ) -> Linear:
         """Return the layer of `packed_linear`, observed."""
         observer = Observer()
         self.observers.append(observer)
-        linear = steps.packed_linear(weight, bias, dtype, activation)
+        linear = packed_linear(weight, bias, dtype, activation)
 
         def apply(x: Tensor, residual: Tensor | None) -> Tensor:
             observer.see(x[: self.num_tokens])  # the rows after these are padding

@@ -18,7 +18,7 @@ from litebert.config import AlbertConfig, HeadConfig, have_same_layers
 from litebert.device import Device, move_network
 from litebert.errors import NoVocabularyError
 from litebert.fast import is_int8, pack, refuse_non_finite
-from litebert.fast.steps import packing_pays
+from litebert.fast.linear import packing_pays
 from litebert.folder import names as on_disk
 from litebert.folder.config import (
     CONFIG_FILE,
