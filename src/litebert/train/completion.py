@@ -93,6 +93,7 @@ def complete(
     """
     config = resolved.config
     tokenizer = sources.tokenizer if sources else None
+    # the sizes and ids that the network takes from the vocabulary
     of_data: dict[str, Json] = {"vocab_size": vocab_size}
     if tokenizer:
         of_data = {
@@ -107,7 +108,9 @@ def complete(
     device = choose_device(train.device)
     recorded = RunFolder(folder).settings
     of_machine: dict[str, Json] = {"precision": settled_precision(train, recorded)}
+    # Steps are known if they are set, or if the plan of this command measured them.
     is_planned = train.minutes is None or resolved.origins["train.steps"] == MEASURED
+    # A run that is resumed keeps them: measured again, they would be another schedule.
     is_begun = not is_planned and recorded.get("train.minutes") == train.minutes
     if is_begun:
         of_machine["threads"] = recorded["train.threads"]
@@ -233,12 +236,14 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
     chosen = resolved.config.model
     teacher = read_config(locate(named))
     shape = chosen.model_dump()
+    # what is set by name stays, even where it does not fit: the checks below refuse it
     for name in FROM_TEACHER:
         if _is_usual(resolved.origins[f"model.{name}"]):
             shape[name] = getattr(teacher, name)
     if shape["embedding_size"] == shape["hidden_size"]:
         # `begin_as_teacher` fits it to the teacher's word table
         shape["embedding_projection"] = True  # (embedding, hidden), square
+    # one block for all layers, as in ALBERT, learns much more slowly from a teacher
     may_group = _is_usual(resolved.origins["model.num_hidden_groups"])
     if may_group and chosen.sharing == "all":
         shape["num_hidden_groups"] = min(STUDENT_GROUPS, shape["num_hidden_layers"])

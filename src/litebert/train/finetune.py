@@ -62,8 +62,10 @@ def finetune(
     them.
     """
     with session(folder, world) as opened:
+        # before `begin` writes run.json: a mistake in the data begins no run
         if prepared is None:
             prepared = prepare(resolved, _folder_of_choices(folder, group))
+        # on another machine, a process may have measured another precision
         prepared = prepared.as_first(world)
         is_finished = begin(
             folder,
@@ -204,8 +206,9 @@ def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
     folder = log.session.folder
     key = prepared.key_measure
     family = prepared.dataset.family
+    # read from metrics.jsonl: an interrupted run has some from before
     evaluations = RunFolder(folder).evaluations
-    first = evaluations[0]
+    first = evaluations[0]  # before any step, if the start can answer
     last = evaluations[-1]
     best = max(evaluations, key=lambda row: row.values.get(key, -math.inf))
 
@@ -220,6 +223,8 @@ def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
         chosen = best
         trainee.task.load(read_folder(folder / "best").network.state_dict())
 
+    # The temperature is set in the network after it has answered, so the answers are
+    # tempered here, as those of the written model will be.
     answers = trainee.task.answers()
     calibration = _calibrate(prepared, trainee, answers)
     rows = _rows_of(prepared, answers, calibration)
@@ -248,7 +253,8 @@ def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
     if calibration is not None:
         log.say(f"probabilities: {calibration}")
     write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
-    write_card(folder / "best")
+    write_card(folder / "best")  # it tells the result, which is known only now
+    # last: a run with this folder counts as finished
     write_model(folder / "model", trainee.model, has_card=True)
     if trainee.model.head is not None:
         say_what_opens(log, trainee.model.head)

@@ -115,6 +115,7 @@ class Prepared:
         best.
         """
         splits = self.dataset.dev_splits
+        # with several sets, the names of measures begin with the name of the set
         if len(splits) == 1:
             return self.dataset.key_measure
         return f"{splits[0]}_{self.dataset.key_measure}"
@@ -152,6 +153,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     examples = opened.read(data, "train")
     if config.model.pooling == "apart":
         require_pairs(opened, examples)
+    # This may also change the kind of task: of pairs with a score to their cosines.
     dataset, reading = choose_reading(config, opened, examples, start, folder)
     family = dataset.family
 
@@ -166,6 +168,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         labelled = dataset.read(data, split)
         held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
 
+    # all that must be the same when the run is resumed
     facts: dict[str, JsonValue] = {
         "tokenizer": tokenizer.hash,
         "task": dataset.name,
@@ -178,6 +181,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     if config.teacher.run:
         teacher = _find_teacher(config.teacher.run)
         facts["teacher"] = hash_weights(teacher)
+        # The teacher reads every example once: epochs do not compute it again.
         features = _learn_from(teacher, config, family, features, examples)
     facts["training features"] = len(features)
     facts |= _describe_examples(examples, features, held_out)
@@ -223,6 +227,7 @@ def _fits_head(
     reading: Reading,
 ) -> bool:
     """Return whether the head starts from a regression on the vectors of the start."""
+    # It is a regression on means of the tokens; with random weights they mean nothing.
     if reading == "cls" or config.model.random or not family.has_linear_fit():
         return False
     # a head that was trained for these labels starts as it is
@@ -250,6 +255,7 @@ def _describe_examples(
 
 def _hash_examples(examples: Sequence[Any]) -> str:
     digest = blake2b(digest_size=16)
+    # by what was read, not by the file: another order of columns changes nothing
     for example in examples:
         digest.update(repr(example).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -108,6 +108,7 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
     runs.require_run_folder(folder)
     with files.locked(folder, busy), _stop_on_signals(opened):
         runs.claim(folder)
+        # folders and files that a killed process was writing under temporary names
         for place in (folder, folder / "checkpoints", folder / runs.ANSWERS):
             files.clear_stale(place)
         yield opened
@@ -167,6 +168,7 @@ def begin(
     settings = flatten(resolved.config)
     _require_an_example_each(settings, world)
 
+    # in the first process, which writes the files of the run; the others get its answer
     def write_or_check() -> bool:
         if runs.is_run(folder):
             run = runs.RunFolder(folder)
@@ -207,6 +209,7 @@ def _require_an_example_each(settings: Mapping[str, JsonValue], world: World) ->
     distillation.
     """
     sizes = ["train.batch_size"]
+    # a distillation has a second batch in each step, of plain texts
     if settings.get("distil.teacher"):
         sizes.append("distil.texts")
     for name in sizes:
@@ -242,6 +245,7 @@ def _require_same(
     data.
     """
     changed = list[str]()
+    # each text begins with the name of its setting and a colon
     for text in difference(run.settings, settings):
         if text.split(":")[0] not in free:
             changed.append(text)

@@ -52,6 +52,8 @@ class Sources:
         something must be held out.
         """
         corpora = open_corpora(config, local_corpus(config.data.corpus))
+        # of the first corpus, unless another one is named: adding to the mix does not
+        # change what is measured
         if config.data.eval_corpus:
             held_out: Corpus | None = Corpus.open(local_corpus(config.data.eval_corpus))
         else:
@@ -73,6 +75,7 @@ class Sources:
     def describe(self) -> dict[str, Json]:
         """Describe the data that a run depends on, for run.json."""
         counts = self.corpus.manifest.counts
+        # a manifest has the hashes of all shards, so its own stands for the corpus
         facts: dict[str, Json] = {
             "tokenizer": self.tokenizer.hash,
             "training tokens": counts.tokens,
@@ -92,6 +95,7 @@ class Sources:
         sentence = sentence_objective(config.objective.sentence)
         if "sentence_order" not in config.objective.chosen_heads:
             return False
+        # A document of one sentence has nothing to swap, and gets no label.
         counts = [corpus.manifest.counts for corpus in self.corpora]
         has_pairs = any(c.documents > c.single_sentence_documents for c in counts)
         return has_pairs and sentence.has_labels

@@ -76,6 +76,7 @@ def choose_for_pairs(
 ) -> tuple[Dataset[Any, Any], Reading]:
     """Measure the starts that are possible, and choose the best."""
     longest = min(config.task.max_length, start.config.max_position_embeddings)
+    # for each way to read: Spearman, or the mean log-likelihood of the labels
     scores = {
         "read together": try_head(start, reading_by(family, "mean"), examples, longest),
         "read apart": try_head(start, reading_by(family, "apart"), examples, longest),
