@@ -314,34 +314,42 @@ def rectangles(
 ) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
     dtype = query.dtype
-    kernels: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
-    if dtype == torch.bfloat16:
-        kernels += (_products, _in_float32)
-    if is_repeatable:
-        # in bf16, products are the fastest or nearly so for every width
-        kernels = (_products,) if dtype == torch.bfloat16 else kernels[:1]
+    kernels = _kernels_for(dtype, is_repeatable=is_repeatable)
     shapes, order = arrange(
         layout.query_lengths, layout.batch.lengths, dtype == torch.float32
     )
-    mixed = []
-    for count, queries, keys, is_key in shapes:
+    mixed = list[Tensor]()
+    for shape in shapes:
         # (sequences, heads, width, head_size)
-        q = _rectangle(query, queries, count)
-        k = _rectangle(key, keys, count)
-        v = _rectangle(value, keys, count)
-        kernel = _choose_kernel(
-            kernels, dtype, q.shape[1], _round_up(k.shape[2]), q.shape[3]
-        )
-        mixed.append(kernel(q, k, v, is_key).transpose(1, 2).flatten(0, 1))
+        q = _rectangle(query, shape.queries, shape.num_sequences)
+        k = _rectangle(key, shape.keys, shape.num_sequences)
+        v = _rectangle(value, shape.keys, shape.num_sequences)
+        num_heads, width, head_size = k.shape[1:]
+        kernel = _choose_kernel(kernels, dtype, num_heads, _round_up(width), head_size)
+        rows = kernel(q, k, v, shape.is_key).transpose(1, 2)
+        mixed.append(rows.flatten(0, 1))  # (queries, heads, head_size)
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-    return joined if order is None else joined.index_select(0, order)
+    if order is None:
+        return joined
+    return joined.index_select(0, order)
 
 
-def _rectangle(x: Tensor, rows: slice | Tensor, count: int) -> Tensor:
-    """Return rows (tokens, heads, head_size) as (count, heads, width, head_size)."""
+def _kernels_for(dtype: torch.dtype, *, is_repeatable: bool) -> tuple[Kernel, ...]:
+    """Return the kernels of which the fastest is chosen; only one if it is chosen by
+    rule.
+    """
+    if dtype != torch.bfloat16:
+        return (F.scaled_dot_product_attention,)
+    if is_repeatable:
+        return (_products,)  # the fastest or nearly so for every width
+    return (F.scaled_dot_product_attention, _products, _in_float32)
+
+
+def _rectangle(x: Tensor, rows: slice | Tensor, num_sequences: int) -> Tensor:
+    """Return rows (tokens, heads, head_size) as (sequences, heads, width, head_size)."""
     # index_select is four times as fast as x[rows]
     chosen = x[rows] if isinstance(rows, slice) else x.index_select(0, rows)
-    return torch.unflatten(chosen, 0, (count, -1)).transpose(1, 2)
+    return torch.unflatten(chosen, 0, (num_sequences, -1)).transpose(1, 2)
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 import torch
@@ -36,12 +37,11 @@ def fill_texts(
         num_blanks = [encoded[row].count(tokenizer.mask_id) for row in rows]
         # the blanks of a batch are in the order of its rows
         likely = likely_pieces(network, tokenizer, batch, sum(num_blanks), top)
-        first = 0
+        remaining = iter(likely)
         for row, number in zip(rows, num_blanks, strict=True):
-            best = best_combinations(likely[first : first + number], top)
-            first += number
+            blanks = list(islice(remaining, number))
             filled = list[Filling]()
-            for pieces, probability in best:
+            for pieces, probability in best_combinations(blanks, top):
                 filled.append(_filling(tokenizer, texts[row], pieces, probability))
             fillings[row] = Results(filled)
     return fillings

@@ -91,12 +91,12 @@ def _published_with_albert() -> tuple[PublishedScore, ...]:
     path = Path(__file__).with_name("published.toml")
     scores = list[PublishedScore]()
     for table in tomllib.loads(path.read_text(encoding="utf-8"))["tables"]:
+        # a column is named "task measure"
         columns = [column.split() for column in table["columns"]]
-        source = (table["name"], table["split"])
         for row, model, *percents in table["rows"]:
             for (task, measure), percent in zip(columns, percents, strict=True):
-                name, split = source
-                scores.append(
-                    PublishedScore(task, measure, percent, model, name, row, split)
+                score = PublishedScore(
+                    task, measure, percent, model, table["name"], row, table["split"]
                 )
+                scores.append(score)
     return tuple(scores)
