@@ -503,6 +503,21 @@ def test_work_continues_if_nobody_reads_its_output() -> None:
     os.close(writing)
 
 
+def test_a_short_run_says_nothing_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    log = RunLog(Session(tmp_path), TrainConfig(steps=4), choose_device("cpu"))
+    log.total_steps = 4
+    for step in range(1, 5):
+        log.training(step, 10, {"loss": 1.0}, {"learning_rate": 1e-3})
+        log.evaluation(step, lambda: {"accuracy": 1.0})
+    shown = capsys.readouterr().err
+    assert shown.count("held out") == 2  # the first and the last
+    assert shown.count("loss 1") == 2
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 8
+
+
 def test_a_terminal_shows_a_progress_bar_that_lines_replace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

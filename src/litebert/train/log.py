@@ -62,6 +62,7 @@ class RunLog:
     _shown: float = field(default_factory=time.monotonic)
     _patience: float = FIRST_LINE_SECONDS
     _reported: float = -math.inf  # when a line of training was shown
+    _evaluated: str = ""  # the measures of the last evaluation, in words
 
     # ---- what the loop reports ---------------------------------------------------
 
@@ -146,14 +147,16 @@ class RunLog:
         self.say("  ".join(parts))
 
     def evaluation(self, step: int, evaluate: Callable[[], dict[str, float]]) -> None:
-        """Evaluate on held-out data and report it; the time it takes is not counted as
-        training.
+        """Evaluate on held-out data and report it, with a line unless that would say
+        the same again; the time it takes is not counted as training.
         """
         begun = time.monotonic()
         measures = evaluate()
         self._record({"kind": "eval", "step": step, **measures})
         words = self._words(measures, with_baseline=True)
-        self.say(f"step {step}, held out: {words}")
+        if words != self._evaluated or step >= self.total_steps:
+            self.say(f"step {step}, held out: {words}")
+        self._evaluated = words
         unknown = [name for name in measures if not math.isfinite(measures[name])]
         if unknown:
             self.note(step, f"not finite at step {step}: {', '.join(unknown)}")
