@@ -225,7 +225,7 @@ TABLES = {
     ),
     "tags.conll": "Anna B-PER\nwalked O\nhome O\n\n" * 20,
     "choices.csv": (
-        "question,context,choice1,choice2,answer\n"
+        "question,context,optionA,optionB,answer\n"
         + "".join(f"Who {n}?,Ada left.,Ada,Bert,{n % 2}\n" for n in range(20))
     ),
     "tickets.csv": (

@@ -192,6 +192,13 @@ def test_an_answer_stands_beside_the_id_and_the_text_of_its_row(
     ]
 
 
+def test_choices_stand_in_the_columns_of_the_training(desk: Desk) -> None:
+    table = desk.table("choices.csv")
+    done = litebert("choose", table, "--model", desk.choices, "--json", "--quiet").ok
+    assert done.rows
+    assert all("answer" in row for row in done.rows)
+
+
 def test_each_text_of_a_folder_is_a_row(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     for name, text in zip("ab", TEXTS, strict=False):

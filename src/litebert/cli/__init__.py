@@ -295,17 +295,18 @@ def _usage_error(error: click.ClickException, typed: Sequence[str]) -> UsageErro
     if isinstance(error, click.UsageError) and error.ctx is not None:
         command = error.ctx.command_path
     advice = f"{command} --help"
+    expected = None
     if isinstance(error, click.NoSuchOption):
         advice = _advise_on_option(error, advice)
-    elif error.format_message().startswith("No such command"):
+    elif not isinstance(error, click.BadParameter):
+        expected = "a verb, its arguments and its options"
+    if error.format_message().startswith("No such command"):
         advice += f"; or if a plug-in adds the verb: {LOADING}"
-    # the message about a value says what is expected
-    is_about_value = isinstance(error, click.BadParameter)
     return UsageError(
         "LB-939",
         error.format_message().rstrip("."),
         received=" ".join(typed) or "nothing",
-        expected=None if is_about_value else "a verb, its arguments and its options",
+        expected=expected,
         next=advice,
     )
 

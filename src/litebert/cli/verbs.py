@@ -52,6 +52,7 @@ from litebert.plugins import VERBS
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
 from litebert.runs import RunFolder
+from litebert.tasks.own.columns import chosen_columns
 
 CHUNK = 256  # rows that are answered, and written, together
 MAX_OPTIONAL = 3  # columns that help names, such as those of choices
@@ -299,8 +300,12 @@ def _trained_columns(model: Model) -> dict[str, str]:
     columns = None if run is None else run.file.data.get("columns")
     if not isinstance(columns, list):
         return {}
-    pairs = [str(column).partition("=") for column in columns]
-    return {role: name for role, _, name in pairs}
+    chosen = chosen_columns(map(str, columns))
+    trained = {role: names[0] for role, names in chosen.names.items()}
+    choices = chosen.all("choices")
+    if len(choices) > 1:  # a column for each choice
+        trained |= zip(CHOICES, choices, strict=False)
+    return trained
 
 
 def _require_other_output(output: Path | None, sources: Sequence[Source]) -> None:

@@ -199,11 +199,12 @@ def _split_names(text: str) -> Names:
 
 
 def _no_assignment(word: str, role: Role) -> RequestError:
+    hint = "" if role in roles() else f" ({did_you_mean(role, roles())})"
     return RequestError(
         "LB-850",
         f"{word} does not name a column",
         expected=f"ROLE=NAME, with a role of {', '.join(roles())}; or header=no",
-        next=f"--column text=NAME ({did_you_mean(role, roles())})",
+        next=f"--column text=NAME{hint}",
     )
 
 
