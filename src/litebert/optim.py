@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ _AT_ONCE = 1 << 24
 Group: TypeAlias = Mapping[str, Any]
 State: TypeAlias = dict[str, Tensor]
 Schedule: TypeAlias = Callable[[int], float]  # step -> learning rate
+
+
+# ---- the step that all share ---------------------------------------------------------
 
 
 class MomentOptimizer(Optimizer):
@@ -244,6 +247,9 @@ def _corrections(steps: list[Tensor], beta: float) -> tuple[Tensor, ...]:
     return torch._foreach_neg(torch._foreach_expm1(powers))
 
 
+# ---- AdamW, LAMB and Muon ------------------------------------------------------------
+
+
 class AdamW(MomentOptimizer):
     """Update p by lr (m / (sqrt(v) + eps) + weight_decay p), in place (optimization.py
     L120-207).
@@ -350,6 +356,9 @@ def orthogonalize(matrix: Tensor) -> Tensor:
     return orthogonal.T.contiguous() if is_tall else orthogonal
 
 
+# ---- the average of the weights, and the norm of the gradients -----------------------
+
+
 @contextmanager
 def use_average(optimizer: Optimizer) -> Iterator[None]:
     """Within the block, replace the weights with their average, if one is kept; restore
@@ -399,6 +408,9 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     is_long = (norm > max_norm) & norm.isfinite()
     torch._foreach_mul_(gradients, torch.where(is_long, max_norm / norm, 1.0))
     return norm
+
+
+# ---- learning-rate schedules ---------------------------------------------------------
 
 
 def build_schedule(
@@ -471,7 +483,7 @@ def _decay_start(config: OptimConfig, warmup_steps: int, total_steps: int) -> in
     return max(warmup_steps, total_steps - decay_steps)
 
 
-# Build from a configuration; save to and load from a checkpoint.
+# ---- an optimizer from a configuration -----------------------------------------------
 
 # upstream's pattern (optimization.py L83), and our own modules called `norm` or
 # `…_norm`
@@ -531,28 +543,45 @@ def parameter_groups(
     the matrices of hidden layers have groups of their own (`is_matrix`), with that
     factor. Torch keeps the names, under which the state is saved.
     """
-    # by (is not adapted, is a matrix, -rate): sorted, adapted groups with the highest
-    # rates come first
-    groups: dict[tuple[bool, bool, float], dict[str, Any]] = {}
+    # parameters that are treated alike are one group, whose kernels run together
+    parameters = dict[_Treatment, list[tuple[str, Tensor]]]()
     for name, parameter in named_parameters:
-        is_adapted = not _EXCLUDED.search(name)
         is_matrix = False
         scale = head_scale if name.startswith("head.") else 1.0
         if matrix_scale is not None and parameter.ndim == 2 and _HIDDEN.search(name):
             is_matrix = True
             scale = scale * matrix_scale
-        # parameters that are treated alike are one group, whose kernels run together
-        key = (not is_adapted, is_matrix, -scale)
-        if key not in groups:
-            groups[key] = {
-                "params": [],
-                "is_adapted": is_adapted,
-                "is_matrix": is_matrix,
-                "rate_scale": scale,
-                "weight_decay": weight_decay if is_adapted else 0.0,
+        is_excluded = _EXCLUDED.search(name) is not None
+        treatment = _Treatment(is_excluded, is_matrix, rate_scale=scale)
+        parameters.setdefault(treatment, []).append((name, parameter))
+
+    groups = list[dict[str, Any]]()
+    for treatment in sorted(parameters, key=_Treatment.order):
+        groups.append(
+            {
+                "params": parameters[treatment],
+                "is_adapted": not treatment.is_excluded,
+                "is_matrix": treatment.is_matrix,
+                "rate_scale": treatment.rate_scale,
+                "weight_decay": 0.0 if treatment.is_excluded else weight_decay,
             }
-        groups[key]["params"].append((name, parameter))
-    return [groups[key] for key in sorted(groups)]
+        )
+    return groups
+
+
+class _Treatment(NamedTuple):
+    """How a parameter is updated."""
+
+    is_excluded: bool  # from decay and from adaptation
+    is_matrix: bool
+    rate_scale: float
+
+    def order(self) -> tuple[bool, bool, float]:
+        """Adapted groups with the highest rates come first."""
+        return (self.is_excluded, self.is_matrix, -self.rate_scale)
+
+
+# ---- the state in a checkpoint -------------------------------------------------------
 
 
 def state_tensors(optimizer: MomentOptimizer) -> dict[str, Tensor]:
@@ -589,9 +618,10 @@ def _check_same_layout(saved: Mapping[str, Tensor], live: Mapping[str, Tensor]) 
     saved_layout = {name: _layout_of(tensor) for name, tensor in saved.items()}
     live_layout = {name: _layout_of(tensor) for name, tensor in live.items()}
     surplus = sorted(saved_layout.keys() - live_layout.keys())
-    differing = sorted(
-        name for name, layout in live_layout.items() if saved_layout.get(name) != layout
-    )
+    differing = list[str]()
+    for name in sorted(live_layout):
+        if saved_layout.get(name) != live_layout[name]:
+            differing.append(name)
     wrong = [*surplus, *differing]
     if not wrong:
         return

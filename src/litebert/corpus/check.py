@@ -5,12 +5,13 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.corpus.corpus import Corpus
 from litebert.corpus.shards import HELD_OUT, Shard
@@ -18,7 +19,7 @@ from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.source import Names, Source, find_texts
-from litebert.rng import Hashes
+from litebert.rng import Hashes, Ints
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import OTHER_VOCABULARY, UnknownPieces
 
@@ -243,6 +244,11 @@ def _place(source: Source, passage: Passage, position: int) -> str:
     return f"{source.name}:{passage.line + lines_before}"
 
 
+class _SeenLine(NamedTuple):
+    times: int
+    first: str  # the place where it was seen first, NAME:LINE
+
+
 class SeenLines:
     """How often each line was seen, and where first.
 
@@ -251,33 +257,39 @@ class SeenLines:
     """
 
     def __init__(self) -> None:
-        self._seen = dict[str, tuple[int, str]]()  # times and first place, by line
+        self._seen = dict[str, _SeenLine]()
 
     def add(self, source: Source, passage: Passage) -> None:
         for number, line in enumerate(passage.text.split("\n"), passage.line):
-            # the length with blanks around it
-            if not SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS or line.isspace():
+            # lengths count the blanks around a line
+            has_usual_length = SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS
+            if not has_usual_length or line.isspace():
                 continue
-            # a row is one line
-            place = number if source.kind == ".txt" else passage.line
             key = line.strip()
-            times, first = self._seen.get(key, (0, f"{source.name}:{place}"))
-            self._seen[key] = times + 1, first
+            seen = self._seen.get(key)
+            if seen is None:
+                # a row is one line
+                place = number if source.kind == ".txt" else passage.line
+                seen = _SeenLine(0, f"{source.name}:{place}")
+            self._seen[key] = seen._replace(times=seen.times + 1)
         if len(self._seen) > MOST_LINES:
             self._forget_rare_lines()
 
     def _forget_rare_lines(self) -> None:
-        by_times = sorted(self._seen.items(), key=lambda item: -item[1][0])
-        self._seen = dict(by_times[: MOST_LINES // 2])
+        by_times = sorted(self._seen, key=self._times, reverse=True)
+        self._seen = {line: self._seen[line] for line in by_times[: MOST_LINES // 2]}
+
+    def _times(self, line: str) -> int:
+        return self._seen[line].times
 
     def report_repeated(self, findings: Findings, num_sentences: int) -> None:
         """Add a finding if the commonest line is suspiciously common."""
         if not self._seen:
             return
-        line = max(self._seen, key=lambda line: self._seen[line][0])
-        times, where = self._seen[line]
-        if times > max(REPEATED_TIMES, REPEATED_SHARE * num_sentences):
-            findings.add("repeated line", where, line, times=times)
+        line = max(self._seen, key=self._times)
+        seen = self._seen[line]
+        if seen.times > max(REPEATED_TIMES, REPEATED_SHARE * num_sentences):
+            findings.add("repeated line", seen.first, line, times=seen.times)
 
 
 class SeenDocuments:
@@ -368,37 +380,52 @@ def _find_overlap(
 
 
 def _check_shards(corpus: Corpus, findings: Findings) -> SeenDocuments:
+    """Add findings in all shards; return their documents."""
     documents = SeenDocuments()
     tokenizer = corpus.tokenizer()
     for shard in corpus.shards:
         for number, hashed in enumerate(shard.hash_documents().tolist()):
             documents.add(hashed, shard.path.name, number)
-        _check_shard(shard, tokenizer, findings)
+        _ShardCheck(shard, tokenizer, findings).run()
     return documents
 
 
-def _check_shard(shard: Shard, tokenizer: Tokenizer, findings: Findings) -> None:
-    """Find long sentences, documents of one sentence, and unknown tokens."""
-    name = shard.path.name
-    starts = shard.sentences[shard.documents]  # of documents, in tokens
+@dataclass(frozen=True)
+class _ShardCheck:
+    """Finds long sentences, documents of one sentence, and unknown tokens."""
 
-    def add(kind: str, tokens: NDArray[np.int64], *, label: str = "") -> None:
-        """Add a finding for these tokens; the example begins at the first."""
+    shard: Shard
+    tokenizer: Tokenizer
+    findings: Findings
+
+    def run(self) -> None:
+        shard = self.shard
+        is_long = np.diff(shard.sentences) > LONG_TOKENS  # (sentences,)
+        self._add("long sentence", shard.sentences[:-1][is_long])
+        starts = shard.sentences[shard.documents]  # (documents + 1,), in tokens
+        has_one_sentence = np.diff(shard.documents) == 1  # (documents,)
+        self._add("single-sentence document", starts[:-1][has_one_sentence])
+
+        unknown = np.flatnonzero(shard.tokens == self.tokenizer.unk_id)
+        share = len(unknown) / len(shard.tokens)
+        label = f"{share:.2%} of {shard.path.name}: "
+        # the example has some of the words before the unknown one
+        self._add("unknown token", unknown, label, num_before=EXAMPLE_TOKENS // 4)
+
+    def _add(
+        self, kind: str, tokens: Ints, label: str = "", *, num_before: int = 0
+    ) -> None:
+        """Add a finding for the tokens at these places, with the first as its example,
+        and `num_before` tokens before it.
+        """
         if not len(tokens):
             return
+        shard = self.shard
         first = int(tokens[0])
+        starts = shard.sentences[shard.documents]
         document = np.searchsorted(starts, first, side="right") - 1
-        begin = first
-        if kind == "unknown token":  # some of the words around it
-            begin = max(0, first - EXAMPLE_TOKENS // 4)
+        begin = max(0, first - num_before)
         ids = shard.tokens[begin : begin + EXAMPLE_TOKENS].tolist()
-        example = f"{label}{tokenizer.decode(ids)}"
-        findings.add(kind, f"{name}:{document}", example, times=len(tokens))
-
-    is_long = np.diff(shard.sentences) > LONG_TOKENS
-    add("long sentence", shard.sentences[:-1][is_long])
-    has_one_sentence = np.diff(shard.documents) == 1
-    add("single-sentence document", starts[:-1][has_one_sentence])
-    unknown = np.flatnonzero(shard.tokens == tokenizer.unk_id)
-    share = len(unknown) / len(shard.tokens)
-    add("unknown token", unknown, label=f"{share:.2%} of {name}: ")
+        example = f"{label}{self.tokenizer.decode(ids)}"
+        where = f"{shard.path.name}:{document}"
+        self.findings.add(kind, where, example, times=len(tokens))
