@@ -1,7 +1,7 @@
 """Estimators for scikit-learn: texts to vectors, and texts to labels by fine-tuning."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,20 +116,21 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         texts = as_list(X, "fit")
         labels = column_or_1d(y)
         check_classification_targets(labels)
+        # classes may be of any type: the model learns their numbers
         classes, numbers = np.unique(labels, return_inverse=True)
         if len(texts) != len(numbers) or len(classes) < 2:
-            what = "a classifier needs a label for each text, and two classes or more"
-            received = (
-                f"{len(texts)} texts, {len(numbers)} labels, {len(classes)} classes"
+            raise LitebertError(
+                "LB-876",
+                "a classifier needs a label for each text, and two classes or more",
+                received=(
+                    f"{len(texts)} texts, {len(numbers)} labels, {len(classes)} classes"
+                ),
+                next="check X and y",
             )
-            raise LitebertError("LB-876", what, received=received, next="check X and y")
         with TemporaryDirectory() as scratch:
             examples = Path(scratch) / "examples.jsonl"
-            rows = (
-                {"text": text, "label": n}
-                for text, n in zip(texts, numbers.tolist(), strict=True)
-            )
-            write_stream(examples, (f"{json.dumps(row)}\n".encode() for row in rows))
+            write_stream(examples, _lines(texts, numbers.tolist()))
+            seed = overrides({"train.seed": self.seed})
             run = finetune(
                 examples,
                 model=self.model,
@@ -137,19 +138,16 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
                 problem="classification",
                 epochs=self.epochs,
                 runs=scratch,
-                settings=overrides({"train.seed": self.seed})
-                | overrides(self.settings or {}),
+                settings=seed | overrides(self.settings or {}),
                 quiet=True,
             )
             # a signal stopped the training, and nothing is left to resume
             if run.exit_code:
                 raise KeyboardInterrupt
-            folder = run.folder / "model"
-            files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-            model = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+            files = _read_files(run.folder / "model")
         # only now: a fit that fails leaves the classifier as it was
         self.classes_ = classes
-        self.files_ = model
+        self.files_ = files
         return self
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:  # noqa: N803
@@ -176,3 +174,18 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
             for name, data in self.files_.items():
                 write_stream(Path(scratch) / name, [data])
             return Model.load(scratch, device=self.device, precision=self.precision)
+
+
+def _lines(texts: Sequence[str], labels: Sequence[int]) -> Iterator[bytes]:
+    """Yield a table of examples as lines of JSON."""
+    for text, label in zip(texts, labels, strict=True):
+        yield f"{json.dumps({'text': text, 'label': label})}\n".encode()
+
+
+def _read_files(folder: Path) -> dict[str, bytes]:
+    """Return the contents of all files below a folder, by their path in it."""
+    contents = dict[str, bytes]()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            contents[str(path.relative_to(folder))] = path.read_bytes()
+    return contents

@@ -416,10 +416,25 @@ def distil(
     litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
     """
-    arguments = dict(locals())
-    del arguments["teacher"]
-    arguments["settings"] = flags({"distil.teacher": teacher}) | overrides(settings)
-    return pretrain(**arguments)
+    return pretrain(
+        texts,
+        corpus=corpus,
+        start=start,
+        recipe=recipe,
+        minutes=minutes,
+        name=name,
+        runs=runs,
+        vocab_size=vocab_size,
+        sentences=sentences,
+        documents=documents,
+        column=column,
+        language=language,
+        keep_accents=keep_accents,
+        held_out=held_out,
+        settings=flags({"distil.teacher": teacher}) | overrides(settings),
+        dry_run=dry_run,
+        quiet=quiet,
+    )
 
 
 # ---- folders and settings of both ----------------------------------------------------

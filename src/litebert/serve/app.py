@@ -230,37 +230,45 @@ def _shorten(
 # ---- the application -----------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Post:
+    """A route with a body, and what answers it."""
+
+    route: Route
+    handler: Handler
+
+
 def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     """Return the application; its caller starts and stops the models."""
-    posts: dict[str, Route] = {}
-    handlers: dict[str, Handler] = {}
+    posts = dict[str, Post]()
     for name, route in service.routes.items():
-        posts[f"/v1/{name}"] = route
-        handlers[f"/v1/{name}"] = partial(service.verb, name)
-    posts["/v1/embeddings"] = (EmbeddingsBody, Embeddings)
-    handlers["/v1/embeddings"] = service.embeddings
+        posts[f"/v1/{name}"] = Post(route, partial(service.verb, name))
+    embeddings = Route(EmbeddingsBody, Embeddings)
+    posts["/v1/embeddings"] = Post(embeddings, service.embeddings)
     gets: dict[str, Endpoint] = {
         "/v1/models": service.list_models,
         "/live": service.live,
         "/ready": service.ready,
         "/metrics": service.count,
     }
-    schema = cache(lambda: openapi(posts, gets))
+
+    @cache  # made when it is first asked for
+    def schema() -> dict[str, Any]:
+        return openapi({path: post.route for path, post in posts.items()}, gets)
 
     async def document(_: Request) -> Response:
         return reply(schema())
 
-    # Endpoints by path; a body is read and validated once, before its handler.
-    bodies = Bodies(service.options.client_seconds)
     answered = {
         **gets,
         **dict.fromkeys(PAGES, _page),
         "/page/verbs.json": _forms,
         "/openapi.json": document,
     }
-    routes = []
-    for path, (kind, _) in posts.items():
-        answer = partial(_answer_post, bodies, kind, handlers[path])
+    bodies = Bodies(service.options.client_seconds)
+    routes = list[HttpRoute]()
+    for path, post in posts.items():
+        answer = partial(_answer_post, bodies, post)
         routes.append(HttpRoute(path, answer, methods=["POST"]))
     for path, endpoint in answered.items():
         routes.append(HttpRoute(path, endpoint, methods=["GET"]))
@@ -282,16 +290,14 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     return app
 
 
-async def _answer_post(
-    bodies: Bodies, kind: type[RequestBody], handler: Handler, request: Request
-) -> Response:
-    """Read and validate a body, and answer it."""
+async def _answer_post(bodies: Bodies, post: Post, request: Request) -> Response:
+    """Read a body, validate it once, and answer it."""
     body = await bodies.read(request)
     # an error for each of many fields would take long
     if not isinstance(body, dict) or len(body) > MAX_FIELDS:
         expected = f"an object with at most {MAX_FIELDS} fields"
         raise invalid("the body is not valid", expected)
-    return await handler(request, kind.model_validate(body))
+    return await post.handler(request, post.route.body.model_validate(body))
 
 
 async def _page(request: Request) -> Response:

@@ -3,12 +3,12 @@
 """
 
 import inspect
+from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
     Generic,
     Literal,
-    TypeAlias,
     TypeVar,
     Union,
 )
@@ -54,8 +54,12 @@ class Answer(BaseModel, Generic[Result]):
     result: Result
 
 
-Route: TypeAlias = tuple[type[RequestBody], Any]
-"""The type of a route's body, and that of its answer."""
+@dataclass(frozen=True)
+class Route:
+    """What a route takes and gives."""
+
+    body: type[RequestBody]
+    answer: Any  # a type
 
 
 def verb_routes() -> dict[str, Route]:
@@ -63,8 +67,8 @@ def verb_routes() -> dict[str, Route]:
     routes = dict[str, Route]()
     for name, verb in VERBS.items():
         if not verb.use_of:
-            routes[name] = (_body_of_verb(verb), _answer_of_verb(verb))
-    routes["explain"] = (_explain_body(), Answer[Explanation])
+            routes[name] = Route(_body_of_verb(verb), _answer_of_verb(verb))
+    routes["explain"] = Route(_explain_body(), Answer[Explanation])
     return routes
 
 

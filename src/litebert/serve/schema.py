@@ -37,18 +37,18 @@ def openapi(posts: Mapping[str, Route], gets: Mapping[str, Any]) -> dict[str, An
     and answers from their types, descriptions from the starts of docstrings.
     """
     kinds = list[Kind]()
-    for path, (body, _) in posts.items():
-        kinds.append((path, "validation", TypeAdapter(body)))
-    for path, (_, result) in posts.items():
-        kinds.append((path, "serialization", TypeAdapter(result)))
+    for path, route in posts.items():
+        kinds.append((path, "validation", TypeAdapter(route.body)))
+    for path, route in posts.items():
+        kinds.append((path, "serialization", TypeAdapter(route.answer)))
     error = TypeAdapter(dict[Literal["error"], Problem])
     kinds.append((_PROBLEM, "serialization", error))
     schemas, shared = TypeAdapter.json_schemas(
         kinds, ref_template="#/components/schemas/{model}"
     )
     paths = dict[str, Any]()
-    for path, (body, _) in posts.items():
-        paths[path] = {"post": _post(path, body, schemas)}
+    for path, route in posts.items():
+        paths[path] = {"post": _post(path, route.body, schemas)}
     for path, answer in gets.items():
         paths[path] = {"get": _get(answer)}
     paths["/ready"]["get"]["responses"]["503"] = {
