@@ -64,7 +64,7 @@ class LitebertError(Exception):
         return self._lines(
             in_python(self.what),
             in_python(self.expected or ""),
-            in_python(self.next),
+            advice_in_python(self.next),
         )
 
     def for_shell(self) -> str:
@@ -169,6 +169,10 @@ _COLUMNS = re.compile(
     r"--column (?:'[^']+'|[a-z]+=[^\s;)'\"]+)"
     r"(?: --column (?:'[^']+'|[a-z]+=[^\s;)'\"]+))*"
 )
+# a setting with its value, in quotes where a shell needs them
+_SETTING = re.compile(
+    r"(?<![\w./'=])(?P<name>[a-z]+\.[a-z_]+)=(?P<value>'[^']*'|[\w+-]+(?:\.\w+)*)"
+)
 _SHELL = ("litebert", "torchrun")
 
 
@@ -187,6 +191,21 @@ def in_python(text: str) -> str:
         return _as_call(text) or text
     text = _COLUMNS.sub(_columns, text)
     return _OPTION.sub(_parameter, text) if "--" in text else text
+
+
+def advice_in_python(text: str) -> str:
+    """Return an advice for Python, with settings as a parameter, too.
+
+    >>> advice_in_python("to train without such rows: data.missing_labels=skip")
+    "to train without such rows: settings={'data.missing_labels': 'skip'}"
+    """
+    return _SETTING.sub(_setting, in_python(text))
+
+
+def _setting(assignment: re.Match[str]) -> str:
+    value = "".join(split(assignment["value"]))
+    settings = {assignment["name"]: value}
+    return f"settings={settings!r}"
 
 
 def _columns(options: re.Match[str]) -> str:

@@ -204,7 +204,8 @@ def are_labels(cells: Sequence[object]) -> bool:
     labels = [label for label in map(label_of, cells) if label is not None]
     if not labels:
         members = [*chain.from_iterable(list_of(cell) or () for cell in cells)]
-        return has_list(cells) and None not in map(label_of, members)
+        are_names = None not in map(label_of, members) and not have_words(members)
+        return has_list(cells) and are_names
     num_distinct = len(set(labels))
     if num_distinct < 2:
         return False
