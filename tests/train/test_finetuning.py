@@ -199,7 +199,8 @@ def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doub
     card = model_card(tmp_path / "false" / "model")
     assert "most common label" in card and "**Warning**" in card
     evaluated = litebert.evaluate(tmp_path / "false", quiet=True)
-    assert "(most common label 0.5000)" in str(evaluated) and evaluated.doubts
+    assert "most common label" in str(evaluated)
+    assert evaluated.doubts
 
 
 def test_a_run_of_other_data_or_another_start_is_not_resumed(

@@ -31,6 +31,7 @@ from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError, format_count, say
 from litebert.hub import locate
 from litebert.objectives import CorpusLoader, LoaderSettings
+from litebert.report.tables import Cell, Table
 from litebert.tasks.own.columns import ColumnChoices, column_words
 from litebert.tasks.own.layouts import is_labelled_table
 from litebert.tokenizer import Tokenizer
@@ -95,14 +96,16 @@ class Evaluation:
         return tuple(f"warning {doubt}" for doubt in self.doubts)
 
     def __repr__(self) -> str:
-        lines = []
+        headings = ["split", "measure", "value"]
+        if self.baseline:
+            headings.append(self.constant.removeprefix("the "))
+        rows = list[list[Cell]]()
         for split, values in self.measures.items():
             constant = self.baseline.get(split, {})
-            what = self.constant.removeprefix("the ")
             for name, value in values.items():
-                beside = f"  ({what} {constant[name]:.4f})" if name in constant else ""
-                lines.append(f"{split:<16} {name:<24} {value:.4f}{beside}")
-        return "\n".join(lines)
+                cells: list[Cell] = [split, name, value, constant.get(name)]
+                rows.append(cells[: len(headings)])
+        return str(Table(headings, rows))
 
 
 # What can be evaluated, and the options that each uses besides models, data and quiet.

@@ -22,6 +22,7 @@ from litebert.inference.model import Model
 from litebert.metrics import Spread
 from litebert.report import results as run_results
 from litebert.report.finetuning import usage_of
+from litebert.report.tables import Cell, Table
 from litebert.report.training import REPORT_FILE, write_report
 from litebert.runs import RESULT_FILE, Result, read_metrics
 
@@ -150,8 +151,10 @@ class Run(on_disk.RunFolder):
             return f"model   {self.folder / 'model'}\n{report}"
         # result.json may be gone
         results = [part.outcome for part in parts if part.outcome]
-        models = [_model_line(part) for part in parts]
-        return "\n".join([*_result_lines(results, self.seeds), *models, report])
+        lines = [_model_line(part) for part in parts]
+        if results:
+            lines.insert(0, str(_result_table(results, self.seeds)))
+        return "\n".join([*lines, report])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -201,14 +204,12 @@ def _model_line(run: on_disk.RunFolder) -> str:
     return f"{model}  (best evaluation: {run.folder / 'best'})"
 
 
-def _result_lines(
+def _result_table(
     results: Sequence[on_disk.Result], seeds: Sequence[on_disk.RunFolder]
-) -> list[str]:
-    """Return a table with a line for each measure: the ends of the runs beside what
-    they began with and what no learning gives.
+) -> Table:
+    """Return a table with a row for each measure: the ends of the runs, as medians over
+    seeds, beside what they began with and what no learning gives.
     """
-    if not results:
-        return []
     last, best = run_results.ends_of(results).values()
     # the start and the baseline do not depend on the seed
     first = results[0].first
@@ -216,27 +217,20 @@ def _result_lines(
     if first is not None:
         columns["at start"] = first.values
     columns["baseline"] = results[0].baseline
-    heading = f"{'':<24}" + "".join(f"{name:>12}" for name in columns)
+    title = ""
     if seeds:
+        columns["mean of last"] = {name: spread.mean for name, spread in last.items()}
+        columns["±"] = {name: spread.spread for name, spread in last.items()}
         numbers = [str(run.seed) for run in seeds if run.has_model]
-        heading += f"  seeds {', '.join(numbers)}"
-    lines = [heading]
-    for name, spread in last.items():
-        cells = [_cell(values.get(name)) for values in columns.values()]
-        line = f"{name:<24}{''.join(cells)}"
-        if len(results) > 1:
-            mean = f"mean {spread.mean:.4f} ± {spread.spread:.4f} (last)"
-            line += f"  median of {len(results)}; {mean}"
-        lines.append(line)
-    return lines
+        title = f"medians over the seeds {', '.join(numbers)}"
+    rows = list[list[Cell]]()
+    for name in last:
+        rows.append([name, *(values.get(name) for values in columns.values())])
+    return Table(("measure", *columns), rows, title)
 
 
 def _medians(spreads: Mapping[str, Spread]) -> dict[str, float]:
     return {name: spread.median for name, spread in spreads.items()}
-
-
-def _cell(value: float | None) -> str:
-    return " " * 12 if value is None else f"{value:>12.4f}"
 
 
 def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> None:
