@@ -148,7 +148,7 @@ class Model:
         dtype = self.network.albert.dtype
         return next(name for name in get_args(Precision) if DTYPES[name] == dtype)
 
-    # Pretrained models
+    # ---- pretrained models -------------------------------------------------------
 
     @overload
     def fill(self, text: str, *, top: Top = 5) -> Results[answers.Filling]: ...  # type: ignore[overload-overlap]
@@ -249,7 +249,7 @@ class Model:
                 in_order[row] = value
         return [answers.Order(value >= 0.5, value) for value in in_order]
 
-    # Vectors
+    # ---- vectors -----------------------------------------------------------------
 
     @property
     def num_dimensions(self) -> int:
@@ -390,7 +390,7 @@ class Model:
         too_long: list[int] = np.flatnonzero(sizes > room).tolist()
         return too_long
 
-    # Fine-tuned models
+    # ---- fine-tuned models -------------------------------------------------------
 
     @overload
     def classify(  # type: ignore[overload-overlap]
@@ -551,17 +551,20 @@ class Model:
         # the answers of each window, by example; their windows are read in groups
         by_window: list[list[SpanAnswer]] = [[] for _ in examples]
         longest = network.config.max_position_embeddings
-        windows = family.windows(examples, self.tokenizer, max_length=longest)
-        while group := list(islice(windows, _WINDOWS_AT_ONCE)):
+        windows_of_all = family.windows(examples, self.tokenizer, max_length=longest)
+        while group := list(islice(windows_of_all, _WINDOWS_AT_ONCE)):
             outputs = outputs_of(network, family.outputs, group)
             of_examples = family.answers(examples, group, outputs)
             for number in {window.example for window in group}:
                 by_window[number].append(of_examples[number])
-        merged = map(family.merge, by_window)
-        return [
-            rank_spans(family, list(islice(merged, len(contexts))), count)
-            for _, contexts in asked
-        ]
+
+        # one answer for each context, question by question
+        merged = iter([family.merge(windows) for windows in by_window])
+        ranked = list[Results[answers.SpanFound]]()
+        for _, contexts in asked:
+            of_contexts = list(islice(merged, len(contexts)))
+            ranked.append(rank_spans(family, of_contexts, count))
+        return ranked
 
     def explain(
         self, verb: str, *texts: str, answer: str | None = None
@@ -579,7 +582,7 @@ class Model:
             require_unchanged(Path(self.source), self._stamps)
         return explain(self, verb, self.begin("explain", texts)[1], answer)
 
-    # Checks before every verb
+    # ---- checks before every verb ------------------------------------------------
 
     @cached_property
     def verbs(self) -> tuple[str, ...]:
@@ -657,42 +660,51 @@ class Model:
 
     def require(self, verb: Verb) -> None:
         """Raise unless this model's weights are those that a verb needs."""
-        if not self._supports(verb):
-            raise self._unable(verb)
-
-    def _unable(self, verb: Verb) -> RequestError:
-        """Return the error for a verb whose weights this model lacks."""
-        head = getattr(self.network, "head_config", None)
-        has = f"a {head.kind} head" if head else "pretraining heads only"
+        if self._supports(verb):
+            return
         if verb.needs == TASK:
-            heads = dict[str, None]()
-            for kind in TASK_KINDS.values():
-                if kind.verb == verb.name:
-                    heads |= dict.fromkeys(kind.heads)
-            return RequestError(
-                "LB-615",
-                f"{self.source} cannot {verb.name}: no fine-tuning has taught it that",
-                received=has,
-                expected=f"a fine-tuned model with a {' or '.join(heads)} head",
-                next=f"litebert finetune FILE --model {quote(str(self.source))}",
-            )
-        advice = "use the model that it was fine-tuned from, which has this head"
-        run = RunFolder.of(self.source)
-        start = None if run is None else run.settings.get("model.start")
-        if isinstance(start, str):
-            advice = (
-                f"use the model that it was fine-tuned from: --model {quote(start)}"
-            )
+            raise self._lacks_task_head(verb)
+        raise self._lacks_pretraining_head(verb)
+
+    def _lacks_task_head(self, verb: Verb) -> RequestError:
+        """Return the error for a verb that needs another fine-tuning."""
+        head = getattr(self.network, "head_config", None)
+        heads = dict[str, None]()  # those that answer this verb, each once
+        for kind in TASK_KINDS.values():
+            if kind.verb == verb.name:
+                heads |= dict.fromkeys(kind.heads)
+        return RequestError(
+            "LB-615",
+            f"{self.source} cannot {verb.name}: no fine-tuning has taught it that",
+            received=f"a {head.kind} head" if head else "pretraining heads only",
+            expected=f"a fine-tuned model with a {' or '.join(heads)} head",
+            next=f"litebert finetune FILE --model {quote(str(self.source))}",
+        )
+
+    def _lacks_pretraining_head(self, verb: Verb) -> RequestError:
+        """Return the error for a verb that needs a head of pretraining, which is lost
+        in fine-tuning and left out of many files.
+        """
+        head = getattr(self.network, "head_config", None)
         if head is None:
             lacking = ", ".join(self._missing_weights(verb)[:3]) or verb.needs
-            has = f"no {lacking}; files from the hub often lack sentence order"
+            received = f"no {lacking}; files from the hub often lack sentence order"
             advice = (
                 "use a model that litebert pretrained, or pretrain this one further"
             )
+        else:
+            received = f"a {head.kind} head"
+            advice = "use the model that it was fine-tuned from, which has this head"
+            run = RunFolder.of(self.source)
+            start = None if run is None else run.settings.get("model.start")
+            if isinstance(start, str):
+                advice = (
+                    f"use the model that it was fine-tuned from: --model {quote(start)}"
+                )
         return RequestError(
             "LB-612",
             f"{self.source} cannot {verb.name}: its file lacks weights for that",
-            received=has,
+            received=received,
             expected=f"the {verb.needs} head",
             next=advice,
         )
@@ -733,10 +745,12 @@ class TextIndex:
         prompt = vectors.prompt_for("query")
         embedded = self.model.embed([query], prompt=prompt)
         scores = inputs.compare(embedded, self.vectors, vectors.similarity)[0]
-        best = np.argsort(-scores, kind="stable")[: inputs.require_count(top, "top")]
-        return Results(
-            answers.Match(int(n), self.texts[n], float(scores[n])) for n in best
-        )
+        count = inputs.require_count(top, "top")
+        matches = list[answers.Match]()
+        for number in np.argsort(-scores, kind="stable")[:count].tolist():
+            score = float(scores[number])
+            matches.append(answers.Match(number, self.texts[number], score))
+        return Results(matches)
 
 
 class Embeddings:
