@@ -206,9 +206,10 @@ class Device:
         A CPU is as fast for few as for many, so a probe takes some seconds at most. A
         GPU is not: there a probe has the size of what will run.
         """
-        if self.is_cpu:
-            most = min(most, int(CPU_PROBE_FLOPS / flops_each))
-        return max(1, most)
+        if not self.is_cpu:
+            return max(1, most)
+        num_affordable = int(CPU_PROBE_FLOPS / flops_each)
+        return max(1, min(most, num_affordable))
 
     @property
     def sums_by(self) -> str:
@@ -261,15 +262,12 @@ def choose_device(name: str = "auto") -> Device:
 
     With several processes, each uses its own GPU, by its rank on the machine.
     """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and world_size() > 1:
-        name = f"cuda:{os.environ.get('LOCAL_RANK') or 0}"
+    chosen = _resolve_name(name)
     try:
-        if name == "mps" and world_size() > 1:
+        if chosen == "mps" and world_size() > 1:
             raise RuntimeError("several processes cannot share one Apple GPU")
         # the tensor's own device has a number: cuda:0 for cuda
-        place = torch.zeros(1, device=torch.device(name)).device
+        place = torch.zeros(1, device=torch.device(chosen)).device
         if place.type == "cuda" and world_size() > 1:
             torch.cuda.set_device(place)  # where nccl sums
         return device_at(place)
@@ -277,10 +275,22 @@ def choose_device(name: str = "auto") -> Device:
         raise LitebertError(
             "LB-507",
             "this device cannot be used",
-            received=f"device {name}: {str(error).splitlines()[0]}",
+            received=f"device {chosen}: {str(error).splitlines()[0]}",
             expected="auto, cpu, cuda, cuda:N or mps, as this machine has it",
             next="choose auto: the GPU if there is one, otherwise the CPU",
         ) from error
+
+
+def _resolve_name(name: str) -> str:
+    """Return torch's name for a device: a GPU for auto, if there is one, and of several
+    processes the GPU of this one.
+    """
+    kind = name
+    if name == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cuda" and world_size() > 1:
+        return f"cuda:{os.environ.get('LOCAL_RANK') or 0}"
+    return kind
 
 
 def _cpu(place: torch.device) -> Device:

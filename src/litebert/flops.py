@@ -20,9 +20,14 @@ def forward_flops(
     """
     embedding = config.embedding_size
     hidden = config.hidden_size
-    kernels = 4 * hidden * hidden + 2 * hidden * config.intermediate_size
+    # The elements of a block's weights: query, key, value and output, then the two
+    # layers of the feed-forward block. Each is multiplied once with every token.
+    block = 4 * hidden * hidden + 2 * hidden * config.intermediate_size
+    # q k^T and the weighted sum of values, with each token of the sequence
     scores_and_mixing = 4 * seq_length * hidden
+    of_steps = config.num_steps * (2 * block + scores_and_mixing)
+    # the embeddings are looked up, which takes no products, and projected
     projection = 2 * embedding * hidden if config.projects_embeddings else 0
+    # masked LM: H to E, then E to the vocabulary, at the masked tokens alone
     head = 2 * (hidden * embedding + embedding * config.vocab_size)
-    of_steps = config.num_steps * (2 * kernels + scores_and_mixing)
     return round(of_steps) + projection + round(masked_share * head)

@@ -40,23 +40,23 @@ def divide(
     else:
         shards = [disk.open_shard(folder, shard, full.plan) for shard in full.shards]
         division = _choose_documents(full, shards)
-    old = full.shards[division.place]
     staying = _write_staying(folder, full, division, unknown_id)
-    left = _write_leaving(folders[empty.part], folder, full, division, unknown_id)
-    counts = full.counts - old.counts
+    leaving = _write_leaving(folders[empty.part], folder, full, division, unknown_id)
+
+    # the side that had all documents: the old shard is replaced, or gone
+    counts = full.counts - full.shards[division.place].counts
     for record in staying:
         counts = counts + record.counts
     before = full.shards[: division.place]
     after = full.shards[division.place + 1 :]
-    divided = {
-        full.part: full.model_copy(
-            update={"shards": (*before, *staying, *after), "counts": counts}
-        ),
-        empty.part: empty.model_copy(
-            update={"shards": (left,), "counts": empty.counts + left.counts}
-        ),
-    }
-    return [divided["train"], divided["held-out"]]
+    records = (*before, *staying, *after)
+    manifest = full.model_copy(update={"shards": records, "counts": counts})
+    # the other side, which had none
+    other_counts = empty.counts + leaving.counts
+    other = empty.model_copy(update={"shards": (leaving,), "counts": other_counts})
+
+    by_side = {full.part: manifest, empty.part: other}
+    return [by_side["train"], by_side["held-out"]]
 
 
 def _cut_document(full: disk.Manifest) -> Division:

@@ -102,7 +102,8 @@ class _Index:
     def keeps(self, text: str) -> bool:
         """Keep a document unless it is near to an earlier one; return whether."""
         sketch = _sketch(text)
-        for number in self._bands.query(sketch):
+        for number in self._bands.query(sketch):  # documents with a band in common
+            # the share of equal hashes estimates the share of common 5-grams
             if sketch.jaccard(self._kept[number]) >= self.threshold:
                 self.num_near += 1
                 return False
@@ -112,7 +113,12 @@ class _Index:
 
 
 def _num_bands(threshold: float) -> int:
-    """Return how many bands find nearly all documents that are this near."""
+    """Return how many bands find nearly all documents that are this near.
+
+    Two documents with a share s of their 5-grams in common have the same hash with
+    probability s, and so a band of r hashes with s ** r: with b bands, they are
+    compared with probability 1 - (1 - s ** r) ** b, where b * r = 128.
+    """
     if threshold >= 0.75:
         return 16
     return 32 if threshold >= 0.5 else 64
@@ -123,7 +129,11 @@ def _sketch(text: str) -> Any:
     from rensa import RMinHash
 
     words = _WORD.findall(text.lower())
-    starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
+    # a shorter text is a single run of words
+    num_runs = max(1, len(words) - SHINGLE_WORDS + 1)
+    runs = list[str]()
+    for start in range(num_runs):
+        runs.append(" ".join(words[start : start + SHINGLE_WORDS]))
     sketch = RMinHash(num_perm=NUM_HASHES, seed=1)
-    sketch.update([" ".join(words[start : start + SHINGLE_WORDS]) for start in starts])
+    sketch.update(runs)
     return sketch

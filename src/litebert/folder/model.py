@@ -110,24 +110,30 @@ def build_network(
         dtype=dtype,
         for_inference=for_inference,
     )
-    wanted = network.state_dict()
-    places = {name: on_disk.tensor_names(name, config, head, layout) for name in wanted}
-
+    # The names on disk of each parameter: a block that several layers share may be
+    # there once for each of them.
+    expected = network.state_dict()
+    places = {
+        name: on_disk.tensor_names(name, config, head, layout) for name in expected
+    }
     parameters = _merge_copies(places, named, source)
     used = {place for name in parameters for place in places[name]}
     unused = tuple(sorted(named.keys() - used))
-    missing = frozenset(wanted) - frozenset(parameters)
+    missing = frozenset(expected) - frozenset(parameters)
+
+    # what the file has too much, has in other shapes, and lacks
     _require_no_layers(unused, layout, source)
     for name, tensor in parameters.items():
         place = f"{source}: {places[name][0]}"
-        _require_fit(tensor, wanted[name], place)
+        _require_fit(tensor, expected[name], place)
         parameters[name] = widen(tensor, place)
         _require_calibration(name, tensor, place)
-    optional = [f"{name}." for name in (*pretraining_heads, "albert.pooler")]
-    if head is not None:
-        optional.clear()
+    optional = list[str]()
+    if head is None:
+        optional = [f"{name}." for name in (*pretraining_heads, "albert.pooler")]
     _require_complete(missing, parameters, places, optional, layout, source)
 
+    # the tensors themselves become the parameters: nothing is copied
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
         parameter.requires_grad_()
@@ -155,10 +161,10 @@ def _settle_projection(
     has_bias = bias is not None and bool(bias.any())
     if has_bias or not is_identity:
         return config.model_copy(update={"embedding_projection": True}), named
-    others = {
-        name: tensor for name, tensor in named.items() if name not in on_disk.PROJECTION
-    }
-    return config, others
+    without_projection = dict(named)
+    for name in on_disk.PROJECTION:
+        without_projection.pop(name, None)
+    return config, without_projection
 
 
 def _empty_network(
@@ -181,13 +187,16 @@ def _empty_network(
             f"{source} is an eight-bit model, which supports inference only",
             next="train, convert or export the float model that it was made from",
         )
-    kept = torch.float32 if has_int8 else dtype
+    # beside integers, float32 is what remains
+    float_dtype = torch.float32 if has_int8 else dtype
     network: Network
     with torch.device("meta"):
         if head is None:
-            network = AlbertForPretraining(config, heads=pretraining_heads, dtype=kept)
+            network = AlbertForPretraining(
+                config, heads=pretraining_heads, dtype=float_dtype
+            )
         else:
-            network = AlbertForTask(config, head, dtype=kept)
+            network = AlbertForTask(config, head, dtype=float_dtype)
         if has_int8:
             to_int8(network, Int8Calibration.without_numbers(config))
     return network
@@ -290,6 +299,7 @@ def _require_complete(
     Those whose names begin like `optional` may be missing, each of their layers as a
     whole: without a task head, the pretraining heads and the pooler.
     """
+    # layers of which the file has something, but not all
     partial = {name.rpartition(".")[0] for name in parameters}
     needed = list[str]()
     for name in sorted(missing):

@@ -147,6 +147,9 @@ def to_graph(network: PaddedNetwork) -> onnx.ModelProto:
 # --- int8: weights with one scale per column; activations are quantized dynamically
 
 _LAST_AXIS = "int8.last_axis"
+# the axis of the inputs of a weight
+_INPUTS_OF_PRODUCT = 0  # (inputs, outputs)
+_INPUTS_OF_TABLE = 1  # (pieces, embed)
 
 
 def _quantize_all(graph: onnx.ModelProto, table_bits: int) -> onnx.ModelProto:
@@ -176,11 +179,14 @@ def quantize(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     transposed = _transposed_weights(graph, floats)
     axes = _input_axes(graph, floats, transposed)
     nodes = _quantized_nodes(graph, axes, transposed)
-    kept = nodes.inputs()
-    constants = [tensor for tensor in graph.initializer if tensor.name in kept]
+
+    # what stays in float, such as biases and norms; then the weights in int8
+    inputs = nodes.inputs()
+    constants = [tensor for tensor in graph.initializer if tensor.name in inputs]
     for name, axis in axes.items():
         weights = onnx.numpy_helper.to_array(floats[name])
-        bits = table_bits if axis else 8  # the inputs of a table are its last axis
+        is_table = axis == _INPUTS_OF_TABLE
+        bits = table_bits if is_table else 8
         integers, scales = _to_int8(weights, axis, bits)
         constants.append(onnx.numpy_helper.from_array(integers, f"{name}.int8"))
         constants.append(onnx.numpy_helper.from_array(scales, f"{name}.scale"))
@@ -255,11 +261,12 @@ def _input_axes(
     axes = dict[str, int]()
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1] in floats:
-            axes[node.input[1]] = 0
+            axes[node.input[1]] = _INPUTS_OF_PRODUCT
         elif node.op_type == "MatMul" and node.input[1] in transposed:
-            axes[transposed[node.input[1]]] = 1
+            # the word table as output layer: each of its rows gives one output
+            axes[transposed[node.input[1]]] = _INPUTS_OF_TABLE
         elif node.op_type == "Gather" and node.input[0] in floats:
-            axes[node.input[0]] = 1
+            axes[node.input[0]] = _INPUTS_OF_TABLE
     return axes
 
 
@@ -322,7 +329,9 @@ def _to_int8(
     """Return weights as integers of that many bits, with one scale for all inputs of an
     output; `axis` is that of the inputs.
     """
-    largest = np.abs(weights).max(axis=axis, keepdims=True)
+    # The largest weight of an output becomes the largest integer: 127 in eight bits.
+    # -128 is not used, so that the integers are symmetric.
+    largest = np.abs(weights).max(axis=axis, keepdims=True)  # (1, outputs) or (rows, 1)
     tiny = np.finfo(np.float32).tiny  # for outputs whose weights are all zero
     scales = np.maximum(largest, tiny) / (2 ** (bits - 1) - 1)
     integers = np.rint(weights / scales).astype(np.int8)
