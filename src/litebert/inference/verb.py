@@ -115,35 +115,38 @@ class Verb:
     @cached_property
     def inputs(self) -> dict[str, inspect.Parameter]:
         """The parameters that are read: those before the `*`, without the model."""
+        inputs = dict[str, inspect.Parameter]()
         _, *parameters = inspect.signature(self.call).parameters.values()
-        return {
-            parameter.name: parameter
-            for parameter in parameters
-            if parameter.kind is not parameter.KEYWORD_ONLY
-        }
+        for parameter in parameters:
+            if parameter.kind is not parameter.KEYWORD_ONLY:
+                inputs[parameter.name] = parameter
+        return inputs
 
     @cached_property
     def options(self) -> dict[str, inspect.Parameter]:
         """The parameters after the `*`; their types and notes are checks and help."""
-        parameters = inspect.signature(self.call).parameters.values()
-        return {
-            parameter.name: parameter
-            for parameter in parameters
-            if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "progress"
-        }
+        options = dict[str, inspect.Parameter]()
+        for parameter in inspect.signature(self.call).parameters.values():
+            # `progress` is for callers in Python
+            if (
+                parameter.kind is parameter.KEYWORD_ONLY
+                and parameter.name != "progress"
+            ):
+                options[parameter.name] = parameter
+        return options
 
     @cached_property
     def hints(self) -> dict[str, Any]:
         """The types of the inputs and the options, with their notes."""
         function = inspect.unwrap(self.call)
-        names = {*self.inputs, *self.options}
-        written = function.__annotations__
-        for name in self.options:
-            if name not in written:
+        # Without those of the model and the answer, which may be names for mypy only
+        annotations = dict[str, Any]()
+        for name in (*self.inputs, *self.options):
+            if name in function.__annotations__:
+                annotations[name] = function.__annotations__[name]
+            elif name in self.options:
                 raise TypeError(f"the option {name} of {self.name} needs a type")
-        wanted = {name: hint for name, hint in written.items() if name in names}
-        # not those of the model and the answer, which may be names for mypy only
-        holder = SimpleNamespace(__annotations__=wanted)
+        holder = SimpleNamespace(__annotations__=annotations)
         return get_type_hints(holder, function.__globals__, include_extras=True)
 
     def find_problem(self) -> str:
@@ -174,11 +177,12 @@ class Verb:
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """The roles without which a row cannot be answered."""
-        return tuple(
-            SEVERAL.get(name, name)
-            for name, parameter in self.inputs.items()
-            if parameter.default is parameter.empty and name != "choices"
-        )
+        roles = list[str]()
+        for name, parameter in self.inputs.items():
+            is_required = parameter.default is parameter.empty
+            if is_required and name != "choices":
+                roles.append(SEVERAL.get(name, name))
+        return tuple(roles)
 
     def ask(self, model: "Model", *texts: Any, **options: Any) -> Any:
         """Call the function, after a check of what Python gave it; in the shell and
@@ -263,11 +267,13 @@ class Verb:
     @property
     def in_python(self) -> str:
         """The example as a call, which follows `model.`"""
-        words = []
+        arguments = list[str]()
         for name, value in self.example.items():
-            is_named = self._is_option_of_shell(name)
-            words.append(f"{name}={_python(value)}" if is_named else _python(value))
-        return f"{self.name}({', '.join(words)})"
+            written = _python(value)
+            if self._is_option_of_shell(name):
+                written = f"{name}={written}"
+            arguments.append(written)
+        return f"{self.name}({', '.join(arguments)})"
 
     @property
     def in_shell(self) -> str:
@@ -276,8 +282,10 @@ class Verb:
         for name, value in self.example.items():
             texts = [value] if isinstance(value, str) else list(value)
             for text in texts:
-                if self._is_option_of_shell(name):
-                    words.append("--pair" if name == "pairs" else f"--{name}")
+                if name == "pairs":  # one option for each
+                    words.append("--pair")
+                elif self._is_option_of_shell(name):
+                    words.append(f"--{name}")
                 words.append(_shell(text))
         return " ".join(words)
 
@@ -315,5 +323,8 @@ def _shell(text: str) -> str:
     suffice.
     """
     quoted = quote(text)
+    # what a shell also replaces in double quotes
     has_marks = any(mark in text for mark in '"$`\\!')
-    return quoted if quoted == text or has_marks else f'"{text}"'
+    if quoted == text or has_marks:
+        return quoted
+    return f'"{text}"'

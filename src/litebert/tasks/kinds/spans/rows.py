@@ -40,8 +40,10 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         if not guess.usual("question") or not guess.usual("context"):
             return False
         answers = guess.usual("answers")
-        if not answers or guess.usual("start"):
-            return bool(guess.usual("start"))
+        if guess.usual("start"):
+            return True
+        if not answers:
+            return False
         cells = guess.cells(answers[0])
         if "answer_start" in str(cells):
             return True
