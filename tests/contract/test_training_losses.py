@@ -309,7 +309,7 @@ def test_several_seeds_are_one_run_and_each_equals_a_run_of_that_seed(
     # as if another trained this
     (both.seeds[0].folder / "model" / "config.json").rename(tmp_path / "config.json")
     more = desk.finetune(tmp_path, given=settings, seeds=[4, 6], name="both")
-    assert "medians over the seeds 4, 6" in str(more)
+    assert "over 2 seeds: median; mean ± deviation" in str(more)
     assert "seed-3 is not finished" in more.notes[0]
     with pytest.raises(package.LitebertError, match=r"both already has[\s\S]*name="):
         desk.finetune(tmp_path, given=settings, name="both")

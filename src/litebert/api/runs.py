@@ -2,7 +2,7 @@
 commands of `litebert runs`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -21,8 +21,7 @@ from litebert.files import (
 from litebert.inference.model import Model
 from litebert.metrics import Spread
 from litebert.report import results as run_results
-from litebert.report.finetuning import usage_of
-from litebert.report.tables import Cell, Table
+from litebert.report.finetuning import result_table, usage_of
 from litebert.report.training import REPORT_FILE, write_report
 from litebert.runs import RESULT_FILE, Result, read_metrics
 
@@ -153,7 +152,7 @@ class Run(on_disk.RunFolder):
         results = [part.outcome for part in parts if part.outcome]
         lines = [_model_line(part) for part in parts]
         if results:
-            lines.insert(0, str(_result_table(results, self.seeds)))
+            lines.insert(0, str(result_table(self, results)))
         return "\n".join([*lines, report])
 
     @property
@@ -202,31 +201,6 @@ def _model_line(run: on_disk.RunFolder) -> str:
     if result is not None and result.kept == "best":
         return f"{model}  (the best evaluation, at step {result.best.step:,})"
     return f"{model}  (best evaluation: {run.folder / 'best'})"
-
-
-def _result_table(
-    results: Sequence[on_disk.Result], seeds: Sequence[on_disk.RunFolder]
-) -> Table:
-    """Return a table with a row for each measure: the ends of the runs, as medians over
-    seeds, beside what they began with and what no learning gives.
-    """
-    last, best = run_results.ends_of(results).values()
-    # the start and the baseline do not depend on the seed
-    first = results[0].first
-    columns = {"last step": _medians(last), "best step": _medians(best)}
-    if first is not None:
-        columns["at start"] = first.values
-    columns["baseline"] = results[0].baseline
-    title = ""
-    if seeds:
-        columns["mean of last"] = {name: spread.mean for name, spread in last.items()}
-        columns["±"] = {name: spread.spread for name, spread in last.items()}
-        numbers = [str(run.seed) for run in seeds if run.has_model]
-        title = f"medians over the seeds {', '.join(numbers)}"
-    rows = list[list[Cell]]()
-    for name in last:
-        rows.append([name, *(values.get(name) for values in columns.values())])
-    return Table(("measure", *columns), rows, title)
 
 
 def _medians(spreads: Mapping[str, Spread]) -> dict[str, float]:

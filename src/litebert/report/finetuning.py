@@ -203,7 +203,7 @@ def _result(run: RunFolder, results: Sequence[Result]) -> Section:
     tables = list[Table]()
     if results:
         words = [_on_last_and_best(results[0]), *sentences(doubts_of(run))]
-        tables.append(_result_table(run, results))
+        tables.append(result_table(run, results))
     elif run.evaluations:
         words = ["The run is not finished; its best evaluation is chosen at the end."]
         tables.append(_table_so_far(run.evaluations[-1]))
@@ -236,7 +236,7 @@ def _on_last_and_best(result: Result) -> str:
     )
 
 
-def _result_table(run: RunFolder, results: Sequence[Result]) -> Table:
+def result_table(run: RunFolder, results: Sequence[Result]) -> Table:
     """Return last step and best evaluation beside the baseline, a row per measure; and
     what the vectors of the start model gave before any training, if it was measured.
     """
