@@ -162,6 +162,11 @@ def test_a_verb_whose_weights_a_file_lacks_is_refused(
         litebert.load(folder).order("He opened the door.", "Nobody was there.")
 
 
+def test_advice_names_the_packaged_model(model: Model) -> None:
+    with pytest.raises(LitebertError, match=r"LB-615[\s\S]*model='litebert'"):
+        model.classify("a")
+
+
 def test_golden_vectors_of_five_sentences(model: Model) -> None:
     vectors = model.embed(SENTENCES)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)

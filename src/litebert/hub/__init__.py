@@ -6,6 +6,7 @@ from litebert.hub.locate import (
     PACKAGED,
     PACKAGED_NAME,
     locate,
+    name_of_model,
     packaged_model,
     parse_name,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "hash_model",
     "locate",
     "model_files",
+    "name_of_model",
     "packaged_model",
     "parse_name",
     "pull",

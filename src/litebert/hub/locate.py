@@ -56,6 +56,13 @@ def packaged_model() -> Path:
     return Path(str(package_files("litebert") / "model"))
 
 
+def name_of_model(folder: str) -> str:
+    """Return what names a model in a command: its folder, or its name if it is the
+    packaged one.
+    """
+    return PACKAGED_NAME if Path(folder) == packaged_model() else folder
+
+
 def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) -> Path:
     """Return a model's folder: the named one, a run's, the packaged one, or one fetched
     from the Hub (`pull`).

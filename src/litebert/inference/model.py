@@ -668,6 +668,8 @@ class Model:
 
     def _lacks_task_head(self, verb: Verb) -> RequestError:
         """Return the error for a verb that needs another fine-tuning."""
+        from litebert.hub import name_of_model
+
         head = getattr(self.network, "head_config", None)
         heads = dict[str, None]()  # those that answer this verb, each once
         for kind in TASK_KINDS.values():
@@ -678,13 +680,15 @@ class Model:
             f"{self.source} cannot {verb.name}: no fine-tuning has taught it that",
             received=f"a {head.kind} head" if head else "pretraining heads only",
             expected=f"a fine-tuned model with a {' or '.join(heads)} head",
-            next=f"litebert finetune FILE --model {quote(str(self.source))}",
+            next=f"litebert finetune FILE --model {quote(name_of_model(self.source))}",
         )
 
     def _lacks_pretraining_head(self, verb: Verb) -> RequestError:
         """Return the error for a verb that needs a head of pretraining, which is lost
         in fine-tuning and left out of many files.
         """
+        from litebert.hub import name_of_model
+
         head = getattr(self.network, "head_config", None)
         if head is None:
             lacking = ", ".join(self._missing_weights(verb)[:3]) or verb.needs
@@ -698,9 +702,8 @@ class Model:
             run = RunFolder.of(self.source)
             start = None if run is None else run.settings.get("model.start")
             if isinstance(start, str):
-                advice = (
-                    f"use the model that it was fine-tuned from: --model {quote(start)}"
-                )
+                name = quote(name_of_model(start))
+                advice = f"use the model that it was fine-tuned from: --model {name}"
         return RequestError(
             "LB-612",
             f"{self.source} cannot {verb.name}: its file lacks weights for that",
