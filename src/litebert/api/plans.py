@@ -3,9 +3,8 @@ before training and by `--dry-run`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from litebert import cpu
 from litebert.answers import Shown
@@ -114,7 +113,7 @@ def finetuning_plan(
     lines["rate"] = _rate_of(prepared)
     lines["baseline"] = _baseline_of(prepared)
     lines["tokens"] = f"{prepared.mean_tokens * train.batch_size:,.0f} a step"
-    return _plan_of(lines, needs, train, folder, dataset.notes)
+    return _plan_of(lines, needs, train, folder, notes=dataset.notes)
 
 
 def _start_of(prepared: "Prepared") -> str:
@@ -157,9 +156,13 @@ def _plan_of(
     needs: "Estimate",
     train: TrainConfig,
     folder: Path,
+    *,
     notes: Sequence[str] = (),
-    **more: int,
+    tokens: int | None = None,
 ) -> Shown[Planned]:
+    """Return a plan: what is the same for every run, and the `lines` of its kind, which
+    may replace it.
+    """
     from litebert.distributed import world_size
 
     seconds = train.steps * needs.seconds_per_step
@@ -176,8 +179,18 @@ def _plan_of(
     rows += [("note", note) for note in notes]
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-    values: Any = {**asdict(needs), "steps": train.steps, "seconds": seconds, **more}
-    return Shown(values, text)
+
+    plan = Planned(
+        num_parameters=needs.num_parameters,
+        seconds_per_step=needs.seconds_per_step,
+        memory_bytes=needs.memory_bytes,
+        disk_bytes=needs.disk_bytes,
+        steps=train.steps,
+        seconds=seconds,
+    )
+    if tokens is not None:
+        plan["tokens"] = tokens
+    return Shown(plan, text)
 
 
 def _processes_of(needs: "Estimate", train: TrainConfig, size: int) -> str:
