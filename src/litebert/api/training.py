@@ -57,7 +57,28 @@ from litebert.tokenizer.text import Normalizer
 # whatever needs torch is imported where it is used: `litebert pretrain --help` loads
 # none
 
-# The options that `pretrain` and `distil` share, with their help in the shell.
+# The options of `pretrain` and `distil`, with their help in the shell.
+FurtherStart = Annotated[
+    str | Path | None,
+    "--from",
+    "Continue from this model: a folder, or a name on the Hub.",
+]
+StudentStart = Annotated[
+    str | Path | None,
+    "--from",
+    "Continue from this student instead of the teacher's layers.",
+]
+Preset = Annotated[
+    str | None, "Network: tiny, mini, small, base-v2, ... (litebert sizes)."
+]
+PretrainRecipe = Annotated[
+    str | None, "A name, or a TOML file: laptop by default, further with --from."
+]
+DistilRecipe = Annotated[str, "A name, or a TOML file."]
+TeacherModel = Annotated[
+    str | Path,
+    "An ALBERT, a BERT or a sentence-transformers model, or a file of vectors.",
+]
 CorpusFolder = Annotated[
     str | Path | None, "A corpus instead of texts: a folder, or a URL."
 ]
@@ -82,17 +103,9 @@ def pretrain(
     texts: corpora.Texts = (),
     *,
     corpus: CorpusFolder = None,
-    start: Annotated[
-        str | Path | None,
-        "--from",
-        "Continue from this model: a folder, or a name on the Hub.",
-    ] = None,
-    preset: Annotated[
-        str | None, "Network: tiny, mini, small, base-v2, ... (litebert sizes)."
-    ] = None,
-    recipe: Annotated[
-        str | None, "A name, or a TOML file: laptop by default, further with --from."
-    ] = None,
+    start: FurtherStart = None,
+    preset: Preset = None,
+    recipe: PretrainRecipe = None,
     minutes: Minutes = None,
     name: Name = "albert",
     runs: Runs = "runs",
@@ -121,11 +134,11 @@ def pretrain(
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     """
     folder = _run_folder(runs, name)
-    start = None if start is None else fspath(start)
+    start_path = None if start is None else fspath(start)
     texts_of_run = _TextsOfRun(
         inputs=tuple(paths(texts)),
         folder=folder,
-        start=start,
+        start=start_path,
         vocab_size=require_count(vocab_size, "vocab_size"),
         text=TextSettings(sentences, documents, column, language),
         rules=Normalizer(True, keep_accents),
@@ -136,11 +149,13 @@ def pretrain(
     options = {
         "data.corpus": str(corpus or texts_of_run.corpus),
         "model.preset": preset,
-        "start.model": start,
+        "start.model": start_path,
         "train.minutes": minutes,
     }
-    recipe = recipe or ("further" if start else "laptop")
-    of_recipe, typed = settings_of("pretrain", recipe, options, settings)
+    usual_recipe = "further" if start_path else "laptop"
+    of_recipe, typed = settings_of(
+        "pretrain", recipe or usual_recipe, options, settings
+    )
     resolved = resolve(PretrainConfig, of_recipe, typed)
     return _pretrain(
         resolved,
@@ -377,19 +392,12 @@ class _TextsOfRun:
 
 @checked
 def distil(
-    teacher: Annotated[
-        str | Path,
-        "An ALBERT, a BERT or a sentence-transformers model, or a file of vectors.",
-    ],
+    teacher: TeacherModel,
     texts: corpora.Texts = (),
     *,
     corpus: CorpusFolder = None,
-    start: Annotated[
-        str | Path | None,
-        "--from",
-        "Continue from this student instead of the teacher's layers.",
-    ] = None,
-    recipe: Annotated[str, "A name, or a TOML file."] = "distil",
+    start: StudentStart = None,
+    recipe: DistilRecipe = "distil",
     minutes: Minutes = None,
     name: Name = "student",
     runs: Runs = "runs",
