@@ -110,44 +110,53 @@ def control_groups(root: Path = ROOT) -> Iterator[Path]:
     """
     mounts = _mounts(root)
     for line in _read_lines(root / "proc/self/cgroup"):
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        _, _, hierarchy = line.partition(":")
+        controllers, _, path = hierarchy.partition(":")
         # the hierarchy of version 2 has no controllers here
         for controller in controllers.split(","):
-            if controller not in mounts:
-                continue
-            top, place = mounts[controller]
-            folder = place
-            if path.startswith(top):
-                folder = place / path.removeprefix(top).lstrip("/")
-            # A group of which the container sees nothing is outside its mount.
-            if not folder.is_dir() or ".." in folder.parts:
-                folder = place
-            while folder != place:
-                yield folder
-                folder = folder.parent
-            yield place
+            if controller in mounts:
+                yield from mounts[controller].groups_of(path)
 
 
-def _mounts(root: Path) -> dict[str, tuple[str, Path]]:
-    """Return the group at the top of each mount, and where it is mounted, by
-    controller; that of version 2 has the key "".
+@dataclass(frozen=True)
+class _Mount:
+    """A hierarchy of control groups, as it is mounted."""
+
+    top: str  # the group that is at its top there, such as /docker/ab12
+    place: Path
+
+    def groups_of(self, path: str) -> Iterator[Path]:
+        """Yield the folder of a group, and those of the groups around it."""
+        folder = self.place
+        if path.startswith(self.top):
+            folder = self.place / path.removeprefix(self.top).lstrip("/")
+        # A group of which the container sees nothing is outside its mount.
+        if not folder.is_dir() or ".." in folder.parts:
+            folder = self.place
+        while folder != self.place:
+            yield folder
+            folder = folder.parent
+        yield self.place
+
+
+def _mounts(root: Path) -> dict[str, _Mount]:
+    """Return the mounted hierarchies by controller; that of version 2 has the key "".
 
     A line: `32 31 0:29 /docker/ab12 /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu`.
     """
-    mounts = dict[str, tuple[str, Path]]()
+    mounts = dict[str, _Mount]()
     for line in _read_lines(root / "proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
         if kind not in ("cgroup", "cgroup2"):
             continue
         top, place = before.split(" ")[3:5]
-        where = top, root / place.lstrip("/")
-        if kind == "cgroup2":
-            mounts.setdefault("", where)
-            continue
-        for controller in options.rpartition(" ")[2].split(","):
-            mounts.setdefault(controller, where)
+        mount = _Mount(top, root / place.lstrip("/"))
+        controllers = [""]
+        if kind == "cgroup":
+            controllers = options.rpartition(" ")[2].split(",")
+        for controller in controllers:
+            mounts.setdefault(controller, mount)
     return mounts
 
 

@@ -49,11 +49,11 @@ def prefetch(
             yield loader.batch(step, rank=rank, world_size=world_size)
         return
 
-    def start(steps_of_worker: range) -> _Worker:
-        return _Worker(partial(_serve, open_loader, steps_of_worker, rank, world_size))
-
+    serve = partial(_serve, open_loader, rank, world_size)
     num_workers = min(workers, len(steps))
-    crew = [start(steps[place::num_workers]) for place in range(num_workers)]
+    crew = list[_Worker]()
+    for place in range(num_workers):
+        crew.append(_Worker(partial(serve, steps[place::num_workers])))
     try:
         for index in range(len(steps)):
             place = index % num_workers
@@ -61,7 +61,7 @@ def prefetch(
             while batch is None:
                 # The worker is stopped. A batch depends only on its number, so another
                 # worker makes the same ones.
-                crew[place] = start(steps[index::num_workers])
+                crew[place] = _Worker(partial(serve, steps[index::num_workers]))
                 batch = crew[place].receive()
             yield batch
     finally:
@@ -145,9 +145,9 @@ def _death_of_worker(exit_code: int | None) -> LitebertError:
 
 def _serve(
     open_loader: Callable[[], Loader],
-    steps: range,
     rank: int,
     world_size: int,
+    steps: range,
     sender: Connection,
 ) -> None:
     """Run in a worker: make batches, while a thread sends the earlier ones, at most

@@ -211,15 +211,19 @@ def check_charsmap(data: bytes) -> None:
     units = np.frombuffer(data, "<u4", trie_size // 4, 4).astype(np.int64)
     replacements = np.frombuffer(data, np.uint8, offset=4 + trie_size)
     # A unit: bit 31 marks a leaf, bits 10-30 are the offset (times 256 if bit 9 is
-    # set), bit 8 says that it has a leaf.
-    is_leaf = units >> 31 == 1
-    offsets = (units >> 10) << ((units & 1 << 9) >> 6)
-    targets = np.arange(len(units)) ^ offsets  # (units,), of the byte 0
+    # set), bit 8 says that it has a leaf. (units,) each:
+    is_leaf = (units >> 31) == 1
+    has_leaf = ((units >> 8) & 1) == 1
+    num_shifted = ((units >> 9) & 1) * 8
+    offsets = (units >> 10) << num_shifted
+    targets = np.arange(len(units)) ^ offsets  # of the byte 0
     # a byte changes the lowest eight bits of a target
-    if ((targets | 0xFF) >= len(units))[~is_leaf].any():
+    furthest = targets | 0xFF
+    if (furthest[~is_leaf] >= len(units)).any():
         raise ValueError("a transition leads out of the trie of the character map")
-    leaves = targets[~is_leaf & (units >> 8 & 1 == 1)]
-    starts = units[leaves] & (1 << 31) - 1
+
+    leaves = targets[~is_leaf & has_leaf]
+    starts = units[leaves] & ((1 << 31) - 1)  # (leaves,), all bits but the mark
     if not is_leaf[leaves].all() or (starts >= len(replacements)).any():
         raise ValueError("a leaf of the character map leads to no replacement")
     # bytes 10xxxxxx continue a character of UTF-8

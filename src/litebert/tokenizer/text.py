@@ -40,6 +40,10 @@ class _FoldTable(dict[int, str]):
 _FOLDED = _FoldTable()
 
 
+def _fold(run: re.Match[str]) -> str:
+    return run[0].translate(_FOLDED)
+
+
 @dataclass(frozen=True)
 class Normalizer:
     """Official preprocessing; both settings change ids, so they belong to the
@@ -57,14 +61,14 @@ class Normalizer:
         >>> Normalizer(lowercase=False).normalize("Café")
         'Cafe'
         """
-        text = replace_surrogates(text)
+        plain = replace_surrogates(text)
         # All white space but " " is unprintable, so this quick check suffices for most
         # texts.
-        if not text.isprintable() or "  " in text or text.strip(" ") != text:
-            text = " ".join(text.split())
-        if not (self.keep_accents or text.isascii()):
-            text = _NOT_ASCII.sub(lambda run: run[0].translate(_FOLDED), text)
-        return text.lower() if self.lowercase else text
+        if not plain.isprintable() or "  " in plain or plain.strip(" ") != plain:
+            plain = " ".join(plain.split())
+        if not (self.keep_accents or plain.isascii()):
+            plain = _NOT_ASCII.sub(_fold, plain)
+        return plain.lower() if self.lowercase else plain
 
     def count_dropped(self, text: str) -> int:
         """Count the letters that lose a mark, such as an accent.

@@ -162,10 +162,10 @@ def _normalizing_steps(normalizer: Normalizer, charsmap: bytes) -> list[Json]:
     """Return the steps of our preprocessing, then those of sentencepiece's own
     normalizer.
     """
-    steps = [_replace(f"[{_class(str.isspace)}{SPACE}]+", " ")]
+    steps = [_replace(f"[{_characters_of(str.isspace)}{SPACE}]+", " ")]
     if not normalizer.keep_accents:
         steps.append({"type": "NFKD"})
-        steps.append(_replace(f"[{_class(unicodedata.combining)}]+", ""))
+        steps.append(_replace(f"[{_characters_of(unicodedata.combining)}]+", ""))
     if normalizer.lowercase:
         steps.append(_replace(_FINAL_SIGMA, "ς"))
         steps.append({"type": "Lowercase"})
@@ -183,7 +183,7 @@ def _replace(pattern: str, content: str) -> Json:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
-def _class(belongs: Callable[[str], object]) -> str:
+def _characters_of(belongs: Callable[[str], object]) -> str:
     """Return the inside of a regular expression's [...] for all characters of a
     class.
     """

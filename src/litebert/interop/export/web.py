@@ -73,13 +73,13 @@ def export_web(
     source = open_source(folder, has_head=has_head, has_states=True)
     model, report = convert(source, output, int8=True, table_bits=_TABLE_BITS)
 
-    verbs = _page_verbs(report.outputs)
     # names that no server takes for already compressed, as some take .gz
     files = {
         "model.bin": _compress(model),
         "runtime.bin": _compress(binary),
         "tokenizer.bin": _compress(json.dumps(table, ensure_ascii=False).encode()),
     }
+    verbs = _page_verbs(report.outputs)
     settings: dict[str, Json] = {
         "name": _name_of(folder),
         "verbs": [*verbs],
@@ -91,10 +91,11 @@ def export_web(
     }
     if has_head:
         settings |= _answer_settings(head)
-    files["onnxruntime.js"] = script
     files["settings.json"] = json.dumps(settings, indent=1).encode()
+    files["onnxruntime.js"] = script
     for path in (*sorted(PAGE.iterdir()), *SHARED):
         files[path.name] = path.read_bytes()
+
     with staged_folder(output, force=None) as staged:
         for name, data in files.items():
             write_bytes(staged / name, data)
@@ -196,13 +197,13 @@ def vocabulary_table(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
             "sep": tokenizer.sep_id,
             "mask": tokenizer.mask_id,
         },
-        "spaces": _class(str.isspace),
-        "marks": _class(unicodedata.combining),
-        "digits": _class(str.isdigit),
+        "spaces": _characters_of(str.isspace),
+        "marks": _characters_of(unicodedata.combining),
+        "digits": _characters_of(str.isdigit),
     }
 
 
-def _class(belongs: Callable[[str], object]) -> str:
+def _characters_of(belongs: Callable[[str], object]) -> str:
     """Return a JavaScript character class, without brackets, of the characters for
     which `belongs` is true.
     """
