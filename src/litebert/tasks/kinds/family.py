@@ -388,10 +388,8 @@ def frame_together(
     """Frame [CLS] A [SEP] (B [SEP]) for each pair; an empty B counts as none
     (classifier_utils.py L556).
     """
-    firsts = encode_beginnings([pair[0] for pair in pairs], tokenizer, max_length)
-    seconds = encode_beginnings([pair[1] for pair in pairs], tokenizer, max_length)
     framed = list[tuple[Framed, ...]]()
-    for first, second in zip(firsts, seconds, strict=True):
+    for first, second in _encode_pairs(pairs, tokenizer, max_length):
         both = frame_ids(tokenizer, first, second or None, max_length=max_length)
         framed.append((both,))
     return framed
@@ -401,14 +399,20 @@ def frame_apart(
     pairs: Sequence[tuple[str, ...]], tokenizer: Tokenizer, max_length: int
 ) -> list[tuple[Framed, ...]]:
     """Frame both texts of each pair alone: [CLS] A [SEP], [CLS] B [SEP]."""
+    framed = list[tuple[Framed, ...]]()
+    for pair in _encode_pairs(pairs, tokenizer, max_length):
+        alone = [frame_ids(tokenizer, ids, None, max_length=max_length) for ids in pair]
+        framed.append(tuple(alone))
+    return framed
+
+
+def _encode_pairs(
+    pairs: Sequence[tuple[str, ...]], tokenizer: Tokenizer, max_length: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Return the ids of the beginnings of both texts of each pair, pair by pair."""
     firsts = encode_beginnings([pair[0] for pair in pairs], tokenizer, max_length)
     seconds = encode_beginnings([pair[1] for pair in pairs], tokenizer, max_length)
-    framed = list[tuple[Framed, ...]]()
-    for first, second in zip(firsts, seconds, strict=True):
-        a = frame_ids(tokenizer, first, None, max_length=max_length)
-        b = frame_ids(tokenizer, second, None, max_length=max_length)
-        framed.append((a, b))
-    return framed
+    return zip(firsts, seconds, strict=True)
 
 
 def windows(
