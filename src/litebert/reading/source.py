@@ -469,54 +469,102 @@ def _convert(source: Source, block: bytes, *, is_first: bool) -> str:
 
 
 def _whole_lines(source: Source) -> Iterator[bytes]:
-    """Yield blocks of whole lines; only the last one may lack its line end."""
-    held = bytearray()  # the beginning of a line whose end has not come yet
-    num_lines = 0
-    num_blank = 0  # bytes of blank lines since the last line with a text
-    may_have_mark = source.part is None or source.part.start == 0
-    longest = MAX_JSON_BYTES if source.kind == ".json" else MAX_LINE_BYTES
-    pieces = _read_stdin() if source is STANDARD_INPUT else read_pieces(source)
-    if source.encoding != "utf-8":
-        pieces = encodings.to_utf8(pieces, source.encoding)
+    """Yield blocks of whole lines, in UTF-8; only the last one may lack its line
+    end.
+    """
+    blocks = _LineBlocks(source)
     try:
-        for piece in pieces:
-            data = piece
-            if may_have_mark:
-                data = piece.removeprefix(b"\xef\xbb\xbf")
-                may_have_mark = not data
-            end = data.rfind(b"\n") + 1
-            whole = data[:end] or data
-            if len(held) + len(whole) > longest:
-                raise _too_long(source, num_lines + 1, f"over {longest >> 20} MiB")
-            held += whole
-            if not end:
-                continue
-            block = bytes(held)
-            held = bytearray(data[end:])
-            num_lines += block.count(b"\n")
-            num_blank = num_blank + len(block) if block.isspace() else 0
-            if num_blank > MAX_BLANK_BYTES:
-                received = f"over {MAX_BLANK_BYTES >> 20} MiB of blank lines"
-                raise _too_long(source, num_lines, received)
-            yield block
+        for piece in _pieces_of_text(source):
+            block = blocks.add(piece)
+            if block is not None:
+                yield block
     except UnicodeDecodeError as error:
-        raise LitebertError(
-            "LB-309",
-            f"{source.name}: not {encodings.NAMES[source.encoding]} after line"
-            f" {num_lines:,}, as it is before",
-            received=f"byte 0x{error.object[error.start]:02x}",
-            next="save it again as UTF-8, in the program that it comes from",
-        ) from error
+        raise _not_as_before(source, blocks.num_lines, error) from error
     except (EOFError, OSError, zlib.error) as error:
         # an error of the system, not of decompression
         if getattr(error, "errno", None):
             raise _unreadable(source.name, error) from error
-        what = f"{source.name} is damaged or cut off after line {num_lines:,}"
-        program = "zstd" if source.compression == ".zst" else "gzip"
-        advice = f"copy it again, then test it: {program} --test {quote(source.name)}"
-        raise DamagedError("LB-306", what, received=error, next=advice) from error
-    if held:
-        yield bytes(held)
+        raise _cut_off(source, blocks.num_lines, error) from error
+    if blocks.unfinished:
+        yield bytes(blocks.unfinished)
+
+
+def _pieces_of_text(source: Source) -> Iterator[bytes]:
+    """Yield the pieces of a text in UTF-8, without a byte-order mark."""
+    pieces = _read_stdin() if source is STANDARD_INPUT else read_pieces(source)
+    if source.encoding != "utf-8":
+        pieces = encodings.to_utf8(pieces, source.encoding)
+    may_have_mark = source.part is None or source.part.start == 0
+    for piece in pieces:
+        data = piece
+        if may_have_mark:
+            data = piece.removeprefix(b"\xef\xbb\xbf")
+            may_have_mark = not data
+        yield data
+
+
+class _LineBlocks:
+    """Joins pieces of a text to blocks of whole lines; refuses lines that are too long,
+    and blank ones without end.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.num_lines = 0  # of all blocks so far
+        # the beginning of a line whose end has not come yet
+        self.unfinished = bytearray()
+        self._source = source
+        self._num_blank = 0  # bytes of blank lines since the last line with a text
+        is_whole_json = source.kind == ".json"
+        self._longest = MAX_JSON_BYTES if is_whole_json else MAX_LINE_BYTES
+
+    def add(self, piece: bytes) -> bytes | None:
+        """Add a piece; return the lines that it completes, None if it has no line
+        end.
+        """
+        end = piece.rfind(b"\n") + 1
+        added = piece[:end] if end else piece
+        if len(self.unfinished) + len(added) > self._longest:
+            received = f"over {self._longest >> 20} MiB"
+            raise _too_long(self._source, self.num_lines + 1, received)
+        self.unfinished += added
+        if not end:
+            return None
+        block = bytes(self.unfinished)
+        self.unfinished = bytearray(piece[end:])
+        self.num_lines += block.count(b"\n")
+        self._count_blank(block)
+        return block
+
+    def _count_blank(self, block: bytes) -> None:
+        if not block.isspace():
+            self._num_blank = 0
+            return
+        self._num_blank += len(block)
+        if self._num_blank > MAX_BLANK_BYTES:
+            received = f"over {MAX_BLANK_BYTES >> 20} MiB of blank lines"
+            raise _too_long(self._source, self.num_lines, received)
+
+
+def _not_as_before(
+    source: Source, num_lines: int, error: UnicodeDecodeError
+) -> LitebertError:
+    return LitebertError(
+        "LB-309",
+        f"{source.name}: not {encodings.NAMES[source.encoding]} after line"
+        f" {num_lines:,}, as it is before",
+        received=f"byte 0x{error.object[error.start]:02x}",
+        next="save it again as UTF-8, in the program that it comes from",
+    )
+
+
+def _cut_off(source: Source, num_lines: int, error: Exception) -> DamagedError:
+    program = "zstd" if source.compression == ".zst" else "gzip"
+    return DamagedError(
+        "LB-306",
+        f"{source.name} is damaged or cut off after line {num_lines:,}",
+        received=error,
+        next=f"copy it again, then test it: {program} --test {quote(source.name)}",
+    )
 
 
 def _too_long(source: Source, number: int, received: str) -> LitebertError:
