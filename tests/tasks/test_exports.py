@@ -69,6 +69,12 @@ JSON: dict[str, object] = {
     "yes or no": [
         {"text": text, "label": "FILM", "answer": label} for text, label in PAIRS
     ],
+    "intents of a chatbot": {
+        "intents": [
+            {"tag": label, "patterns": [text], "responses": ["We are sorry."]}
+            for text, label in PAIRS
+        ]
+    },
     "Amazon": [
         {
             "reviewerID": f"A{n}",

@@ -56,13 +56,23 @@ def _rows_of_fields(value: Mapping[str, object]) -> list[object] | None:
 
 def _rows_of_list(documents: Sequence[object]) -> list[object]:
     """Return the rows of a list; of documents in SQuAD's layout, the questions with
-    their contexts.
+    their contexts; of the intents of a chatbot, the texts with their tags.
     """
     rows = list[object]()
     for document in documents:
         for paragraph in _paragraphs(document):
-            rows.extend(_questions(paragraph))
+            for question in _questions(paragraph):
+                rows.extend(_patterns(question))
     return rows
+
+
+def _patterns(intent: object) -> Iterator[object]:
+    """Yield the texts of an intent with its tag; what has none is a row."""
+    if not isinstance(intent, dict) or not isinstance(intent.get("patterns"), list):
+        yield intent
+        return
+    for text in intent["patterns"]:
+        yield {"text": text, "label": intent.get("tag")}
 
 
 def _paragraphs(document: object) -> list[object]:
