@@ -28,32 +28,25 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class PretrainingWork(MicroBatch):
-    """A micro-batch and the totals of its step, so that shares of the loss add up.
+    """A micro-batch and the totals of its step, so that shares of the loss add up."""
 
-    `masked_positions` (masked,) index the flat tokens, `masked_ids` are their original
-    ids; `sentence_labels` (sequences,) are None without a sentence objective.
-    """
-
-    masked_positions: Tensor
-    masked_ids: Tensor
-    sentence_labels: Tensor | None
+    masked_positions: Tensor  # (masked,), indices into the flat tokens
+    masked_ids: Tensor  # (masked,), what stood there
+    sentence_labels: Tensor | None  # (sequences,); None without a sentence objective
+    # of the whole step, in all processes: masked tokens, and sequences with a label
     step_masked: int
     step_labelled: int
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number that pretraining reports: `name` in metrics.jsonl, `short` in a line of
-    the log.
+    """A number that pretraining reports."""
 
-    The report draws it under `title` with `caption`. `chance` is its value without any
-    learning, or the name of the measure that has this value.
-    """
-
-    name: str
-    short: str = ""
-    title: str = ""
+    name: str  # in metrics.jsonl
+    short: str = ""  # in a line of the log, a format; "" is left out
+    title: str = ""  # of its curve in the report; "" is not drawn
     caption: str = "Lower is better."
+    # its value without any learning, or the name of the measure that has this value
     chance: float | str | None = None
 
     @property
@@ -120,13 +113,13 @@ PRETRAINING_HEADS.add(
         logits=lambda head, states, context: head(states, context.word_table),
         loss=masked_lm_objective,
         measures=(
-            Measure("masked_lm_loss", "masked LM {:.3f}", "Masked-LM loss"),
+            Measure("masked_lm_loss", short="masked LM {:.3f}", title="Masked-LM loss"),
             Measure(
                 "masked_lm_accuracy",
-                "acc {:.1%}",
-                "Masked-LM accuracy",
-                "Share of the masked tokens that are named exactly.",
-                "masked_lm_baseline",
+                short="acc {:.1%}",
+                title="Masked-LM accuracy",
+                caption="Share of the masked tokens that are named exactly.",
+                chance="masked_lm_baseline",
             ),
         ),
         names={
@@ -150,10 +143,10 @@ PRETRAINING_HEADS.add(
             Measure("sentence_order_loss", "sentence order {:.3f}"),
             Measure(
                 "sentence_order_accuracy",
-                "acc {:.1%}",
-                "Sentence order accuracy",
-                "Share of the sentence pairs that are judged right.",
-                0.5,
+                short="acc {:.1%}",
+                title="Sentence order accuracy",
+                caption="Share of the sentence pairs that are judged right.",
+                chance=0.5,
             ),
         ),
         names={"classifier": ("sop_classifier.classifier", "cls.seq_relationship")},
@@ -162,29 +155,28 @@ PRETRAINING_HEADS.add(
 MASK_TOKEN = (
     Measure(
         "mask_token_loss",
-        "",
-        "[MASK] loss",
-        "Only of the positions that show [MASK]. Lower is better.",
+        title="[MASK] loss",
+        caption="Only of the positions that show [MASK]. Lower is better.",
     ),
     Measure(
         "mask_token_accuracy",
-        "[MASK] {:.1%}",
-        "[MASK] accuracy",
-        "Share of the positions that show [MASK] that are named exactly.",
+        short="[MASK] {:.1%}",
+        title="[MASK] accuracy",
+        caption="Share of the positions that show [MASK] that are named exactly.",
     ),
 )
 WITH_TEACHER = (
     Measure(
         "hidden_error",
-        "hidden {:.3f}",
-        "Hidden-state error",
-        "Distance to the teacher's states. Lower is better.",
+        short="hidden {:.3f}",
+        title="Hidden-state error",
+        caption="Distance to the teacher's states. Lower is better.",
     ),
     Measure(
         "vector_error",
-        "vectors {:.3f}",
-        "Text-vector error",
-        "Distance to the teacher's vectors. Lower is better.",
+        short="vectors {:.3f}",
+        title="Text-vector error",
+        caption="Distance to the teacher's vectors. Lower is better.",
     ),
 )
 
