@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from shlex import quote
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import parse_json
@@ -39,6 +39,14 @@ _COMMA = re.compile(r"^(\s*[+-]?\d+),(\d+\s*)$")
 # ---- delimited files -----------------------------------------------------------------
 
 
+class ParsedRow(NamedTuple):
+    """A row of a delimited file."""
+
+    first_line: int  # its number, from 1
+    num_lines: int
+    cells: list[str] | csv.Error  # none for a blank line
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The delimiter of cells, and how a cell that contains it is quoted."""
@@ -49,28 +57,12 @@ class Dialect:
     decimals: tuple[int, ...] = ()
     num_skipped: int = 0  # lines before the first row, such as Excel's sep=;
 
-    def rows(
-        self, lines: Iterable[str]
-    ) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-        """Parse lines without line ends; yield (first line, number of lines, cells or
-        their error) for each row.
-        """
-        # as in GLUE; csv refuses a carriage return in a cell
-        if (self.delimiter, self.quoting) == ("\t", "none"):
-            for number, line in enumerate(lines, 1):
-                tabbed = line.split(self.delimiter) if line else []
-                yield number, 1, self._with_points(tabbed)
+    def rows(self, lines: Iterable[str]) -> Iterator["ParsedRow"]:
+        """Parse lines without line ends."""
+        if self.delimiter == "\t" and self.quoting == "none":
+            yield from self._tabbed_rows(lines)
             return
-        csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
-        reader: Any = csv.reader(
-            (f"{line}\n" for line in lines),
-            delimiter=self.delimiter,
-            quoting=csv.QUOTE_NONE if self.quoting == "none" else csv.QUOTE_MINIMAL,
-            doublequote=self.quoting != "escaped",
-            escapechar="\\" if self.quoting == "escaped" else None,
-            skipinitialspace=self.quoting != "none" and self.delimiter != "\t",
-            strict=True,
-        )
+        reader = self._reader(lines)
         while True:
             before = reader.line_num
             try:
@@ -79,7 +71,28 @@ class Dialect:
                 return
             except csv.Error as error:
                 cells = error
-            yield before + 1, reader.line_num - before, cells
+            yield ParsedRow(before + 1, reader.line_num - before, cells)
+
+    def _tabbed_rows(self, lines: Iterable[str]) -> Iterator["ParsedRow"]:
+        """Split lines at tabs, as in GLUE; csv refuses a carriage return in a cell."""
+        for number, line in enumerate(lines, 1):
+            cells = line.split("\t") if line else []
+            yield ParsedRow(number, 1, self._with_points(cells))
+
+    def _reader(self, lines: Iterable[str]) -> Any:
+        csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
+        has_quotes = self.quoting != "none"
+        is_escaped = self.quoting == "escaped"
+        return csv.reader(
+            (f"{line}\n" for line in lines),
+            delimiter=self.delimiter,
+            quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
+            doublequote=not is_escaped,
+            escapechar="\\" if is_escaped else None,
+            # a quote may follow a space, as in: 1, "so good"
+            skipinitialspace=has_quotes and self.delimiter != "\t",
+            strict=True,
+        )
 
     def _with_points(self, cells: list[str]) -> list[str]:
         if not self.decimals:
@@ -105,18 +118,18 @@ def scan_delimited(
     Cells for which the header has no name may be missing, and a row may end with empty
     cells too many.
     """
-    num_named = len(columns)
-    while num_headings and num_named and columns[num_named - 1] == str(num_named):
-        num_named -= 1
+    num_named = _num_named(columns) if num_headings else len(columns)
     lines = islice(read_lines(source), dialect.num_skipped, None)
     rows = dialect.rows(line for _, line in lines)
-    for place, _, cells in islice(rows, num_headings, None):
+    for place, _, parsed in islice(rows, num_headings, None):
         number = place + dialect.num_skipped
-        if isinstance(cells, csv.Error):
-            yield number, _no_cells(source.place(number), cells)
+        if isinstance(parsed, csv.Error):
+            yield number, _no_cells(source.place(number), parsed)
             continue
-        if not cells or not (len(columns) == 1 or any(cells)):
+        has_content = any(parsed) or len(columns) == 1
+        if not parsed or not has_content:
             continue
+        cells = parsed
         if len(cells) >= num_named and not any(cells[len(columns) :]):
             num_lacking = max(0, len(columns) - len(cells))
             cells = cells[: len(columns)] + [""] * num_lacking
@@ -126,6 +139,16 @@ def scan_delimited(
             yield number, _has_nul(source, number, cells)
         else:
             yield number, dict(zip(columns, cells, strict=True))
+
+
+def _num_named(columns: Sequence[str]) -> int:
+    """Return how many columns there are up to the last with a name; one without a name
+    is called by its number.
+    """
+    num_named = len(columns)
+    while num_named and columns[num_named - 1] == str(num_named):
+        num_named -= 1
+    return num_named
 
 
 def _no_cells(place: str, error: csv.Error) -> LitebertError:

@@ -83,9 +83,9 @@ def _scan_sheet(
 def _rows(dialect: Dialect, lines: Sequence[str]) -> list[list[str]]:
     """Return the rows that can be read, without blank ones."""
     rows = list[list[str]]()
-    for _, _, cells in dialect.rows(lines[dialect.num_skipped :]):
-        if isinstance(cells, list) and cells:
-            rows.append(cells)
+    for row in dialect.rows(lines[dialect.num_skipped :]):
+        if isinstance(row.cells, list) and row.cells:
+            rows.append(row.cells)
     return rows
 
 
@@ -132,12 +132,12 @@ class _Trial:
         """Read the lines in a dialect."""
         first = list[str]()
         num_fitting = 0
-        for _, num_lines, cells in dialect.rows(lines):
-            if not isinstance(cells, list):
+        for row in dialect.rows(lines):
+            if not isinstance(row.cells, list):
                 continue
-            first = first or cells
-            if len(cells) in (0, len(first)):
-                num_fitting += num_lines
+            first = first or row.cells
+            if len(row.cells) in (0, len(first)):
+                num_fitting += row.num_lines
         names = map(normalize_name, first)
         has_known_name = any(name in KNOWN_NAMES for name in names)
         return cls(dialect, len(first), has_known_name, num_fitting / len(lines))
