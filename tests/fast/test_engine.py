@@ -4,7 +4,7 @@ in copies.
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 import torch
@@ -49,32 +49,32 @@ SHAPES = [
 ]
 LENGTHS = (3, 40, 16, 1, 33, 40)
 IDS = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_seed(0))
-BATCH = Batch.from_lists([each.tolist() for each in IDS.split(LENGTHS)])
+BATCH = Batch.from_lists([ids.tolist() for ids in IDS.split(LENGTHS)])
+SHORT = Batch.from_lists([[2, 7, 9, 3]])
+SIZES = {
+    "vocab_size": 60,
+    "embedding_size": 16,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 160,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 96,
+    "initializer_range": 0.06,
+}
 
 
 def make(dtype: torch.dtype = torch.float32, **changes: object) -> AlbertForPretraining:
     """Make the same network at every call, with weights large enough that its steps
     differ.
     """
-    sizes = {
-        "vocab_size": 60,
-        "embedding_size": 16,
-        "hidden_size": 64,
-        "num_attention_heads": 4,
-    }
-    sizes |= {
-        "intermediate_size": 160,
-        "num_hidden_layers": 3,
-        "max_position_embeddings": 96,
-    }
-    config = AlbertConfig(**{**sizes, "initializer_range": 0.06, **changes})
-    return AlbertForPretraining(
-        config, dtype=dtype, generator=torch.Generator().manual_seed(1)
-    ).eval()
+    config = AlbertConfig(**{**SIZES, **changes})
+    draws = torch.Generator().manual_seed(1)
+    return AlbertForPretraining(config, dtype=dtype, generator=draws).eval()
 
 
-def relative_difference(ours: Tensor, theirs: Tensor) -> float:
-    return float((ours.float() - theirs.float()).norm() / theirs.float().norm())
+def relative_difference(computed: Tensor, expected: Tensor) -> float:
+    difference = computed.float() - expected.float()
+    return float(difference.norm() / expected.float().norm())
 
 
 def _pack_without_private_kernels(network: AlbertForPretraining) -> None:
@@ -94,20 +94,21 @@ WAYS = [
 @pytest.mark.parametrize("changes", SHAPES)
 @torch.inference_mode()
 def test_every_state_is_that_of_the_plain_network(changes: dict[str, object]) -> None:
-    short = Batch.from_lists([BATCH.ids[3:43].tolist()])
-    for each, read in ((BATCH, READ), (short, torch.tensor([7, 0]))):
+    one_text = Batch.from_lists([BATCH.ids[3:43].tolist()])
+    for batch, read in ((BATCH, READ), (one_text, torch.tensor([7, 0]))):
         plain = make(**changes).albert
-        expected = list(plain.states(each))
-        last = plain(each, read)
-        assert torch.equal(expected[-1][read], last)
+        states = list(plain.states(batch))
+        last = plain(batch, read)
+        assert torch.equal(states[-1][read], last)
         for prepare in WAYS:
-            engined = make(**changes)
-            prepare(engined)
-            for ours, theirs in zip(engined.albert.states(each), expected, strict=True):
-                assert relative_difference(ours, theirs) < 2e-6
-            assert relative_difference(engined.albert(each, read), last) < 2e-6
-            engined.albert.depth = 2
-            assert relative_difference(engined.albert(each), expected[2]) < 2e-6
+            network = make(**changes)
+            prepare(network)
+            albert = network.albert
+            for computed, expected in zip(albert.states(batch), states, strict=True):
+                assert relative_difference(computed, expected) < 2e-6
+            assert relative_difference(albert(batch, read), last) < 2e-6
+            albert.depth = 2
+            assert relative_difference(albert(batch), states[2]) < 2e-6
 
 
 @torch.no_grad()
@@ -116,26 +117,33 @@ def test_bf16_is_within_a_hundredth_of_float32() -> None:
     expected = make().albert(BATCH)
     for prepare in WAYS[:2]:
         prepare(half)
-        found = half.albert(BATCH)
-        assert found.dtype == torch.bfloat16 and {
-            p.dtype for p in half.parameters()
-        } == {torch.float32}
-        assert relative_difference(found, expected) < 2e-2
+        states = half.albert(BATCH)
+        assert states.dtype == torch.bfloat16
+        # the weights themselves stay in float32
+        assert {p.dtype for p in half.parameters()} == {torch.float32}
+        assert relative_difference(states, expected) < 2e-2
 
 
-# Training
+# ---- training ------------------------------------------------------------------------
 
 
-def _computed(network: AlbertForPretraining) -> list[Tensor]:
-    found = network(BATCH, MASKED)
-    (
-        found.masked_lm.float().logsumexp(-1).sum()
-        + found.sentence_order.square().sum()
-    ).backward()
-    return [
-        *found.values(),
-        *(p.grad for p in network.parameters() if p.grad is not None),
-    ]
+def outputs_and_gradients(network: AlbertForPretraining) -> list[Tensor]:
+    """Return what a training step computes: the logits, then all gradients."""
+    outputs = network(BATCH, MASKED)
+    loss_of_words = outputs.masked_lm.float().logsumexp(-1).sum()
+    loss_of_order = outputs.sentence_order.square().sum()
+    (loss_of_words + loss_of_order).backward()
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    return [*outputs.values(), *gradients]
+
+
+def joined(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().float().flatten() for tensor in tensors])
+
+
+def are_equal(first: Iterable[Tensor], second: Iterable[Tensor]) -> bool:
+    """Return whether two lists of tensors have the same bits."""
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -147,37 +155,34 @@ def test_logits_and_gradients_are_unchanged(
 ) -> None:
     engined = make(dtype, **changes).train()
     accelerate(engined.albert)
-    found = [_computed(network) for network in (engined, make(**changes).train())]
-    ours, theirs = (
-        torch.cat([x.detach().float().flatten() for x in each]) for each in found
-    )
-    assert relative_difference(ours, theirs) < tolerance
+    computed = joined(outputs_and_gradients(engined))
+    expected = joined(outputs_and_gradients(make(**changes).train()))
+    assert relative_difference(computed, expected) < tolerance
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradient_checkpointing_changes_no_bit(dtype: torch.dtype) -> None:
-    found = []
+    dropouts = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.1}
+    computed = list[list[Tensor]]()
     for prepare in (accelerate, checkpoint_gradients):
-        network = make(
-            dtype, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.1
-        ).train()
+        network = make(dtype, **dropouts).train()
         prepare(network.albert)
         torch.manual_seed(1)
-        found.append(_computed(network))
-    assert all(map(torch.equal, *found))
+        computed.append(outputs_and_gradients(network))
+    assert are_equal(*computed)
 
 
 def test_in_bf16_small_gradients_survive_next_to_large_ones() -> None:
     network = make(torch.bfloat16).train()
     accelerate(network.albert)
-    _computed(network)
+    outputs_and_gradients(network)
     summed = network.albert.feed_forward[0].output.weight.grad
     assert summed.dtype == torch.float32
     # bits that bf16 does not have
     assert not torch.equal(summed, summed.bfloat16().float())
 
 
-# Packed weights, and when they are discarded or packed again
+# ---- packed weights, and when they are discarded or packed again ---------------------
 
 CHANGES: dict[str, Callable[[Albert], object]] = {
     "train": lambda network: network.train(),
@@ -193,15 +198,30 @@ CHANGES: dict[str, Callable[[Albert], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 @torch.no_grad()
 def test_packed_weights_are_discarded_when_the_weights_may_change(change: str) -> None:
-    network = make(hidden_act="gelu")
-    short = Batch.from_lists([[2, 7, 9, 3]])
-    pack(network.albert)
-    before = network.albert(short)
-    CHANGES[change](network.albert)
-    assert not is_packed(network.albert)
-    assert (relative_difference(network.albert(short), before) < 1e-6) == (
-        change in ("train", "move")
-    )
+    albert = make(hidden_act="gelu").albert
+    pack(albert)
+    before = albert(SHORT)
+    CHANGES[change](albert)
+    assert not is_packed(albert)
+    is_same = relative_difference(albert(SHORT), before) < 1e-6
+    assert is_same == (change in ("train", "move"))
+
+
+def make_kind(kind: str) -> AlbertForPretraining:
+    """Make a network in one of the states in which it may be copied."""
+    if kind == "bf16":
+        network = make(torch.bfloat16)
+    elif kind == "near":
+        network = make(**NEAR)
+    else:
+        network = make()
+    if kind != "plain":
+        accelerate(network.albert)
+    if kind == "int8":
+        to_int8(network, calibrate(network.albert, [BATCH]))
+    if kind not in ("plain", "training"):
+        pack(network.albert)
+    return network
 
 
 @pytest.mark.parametrize(
@@ -213,38 +233,25 @@ def test_packed_weights_are_discarded_when_the_weights_may_change(change: str) -
 def test_a_copy_computes_the_same(
     kind: str, copier: Callable[[AlbertForPretraining], AlbertForPretraining]
 ) -> None:
-    dtype = torch.bfloat16 if kind == "bf16" else torch.float32
-    attention = "near" if kind == "near" else "full"
-    network = make(dtype, attention=attention)
-    if kind != "plain":
-        accelerate(network.albert)
-    if kind == "int8":
-        to_int8(network, calibrate(network.albert, [BATCH]))
-    if kind not in ("plain", "training"):
-        pack(network.albert)
+    network = make_kind(kind)
     copied = copier(network)
     with torch.no_grad():
-        for each in (BATCH, Batch.from_lists([[2, 7, 9, 3]])):
-            assert all(
-                map(
-                    torch.equal, network.albert.states(each), copied.albert.states(each)
-                )
-            )
-    assert (
-        is_packed(copied.albert)
-        == is_packed(network.albert)
-        == (kind not in ("plain", "training"))
-    )
-    if kind == "training":
-        assert all(
-            map(torch.equal, *(_computed(each.train()) for each in (network, copied)))
-        )
-    elif kind != "plain":  # packed again, in its own memory
-        watches = [each.albert.engine.packed.watch for each in (network, copied)]
-        assert watches[0].stamps != watches[1].stamps
+        for batch in (BATCH, SHORT):
+            states = network.albert.states(batch)
+            assert are_equal(copied.albert.states(batch), states)
+
+    is_for_inference = kind not in ("plain", "training")
+    assert is_packed(network.albert) == is_for_inference
+    assert is_packed(copied.albert) == is_for_inference
+    if is_for_inference:  # packed again, in its own memory
+        stamps = network.albert.engine.packed.watch.stamps
+        assert copied.albert.engine.packed.watch.stamps != stamps
+    elif kind == "training":
+        computed = outputs_and_gradients(copied.train())
+        assert are_equal(computed, outputs_and_gradients(network.train()))
 
 
-# Kernels without a public name
+# ---- kernels without a public name ---------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -258,10 +265,10 @@ def test_private_kernels_multiply_any_number_of_rows_correctly(
     it.
     """
     draws = torch.Generator().manual_seed(0)
-    weight, bias, x, y = (
-        torch.randn(*s, generator=draws)
-        for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70))
-    )
+    weight = torch.randn(70, 90, generator=draws)
+    bias = torch.randn(70, generator=draws)
+    x = torch.randn(num_rows, 90, generator=draws)
+    residual = torch.randn(num_rows, 70, generator=draws)
     try:
         product = linear.onednn_linear(weight.to(dtype), bias.to(dtype), "linear")
     except RuntimeError as error:
@@ -269,38 +276,33 @@ def test_private_kernels_multiply_any_number_of_rows_correctly(
         pytest.skip("this CPU has no products in bf16")
     expected = torch.nn.functional.linear(x, weight, bias)
     assert relative_difference(product(x.to(dtype), None), expected) < tolerance
-    for in_pieces in (False, True):
-        monkeypatch.setattr(
-            linear, "_likes_pieces", lambda *_, answer=in_pieces: answer
-        )
-        assert (
-            relative_difference(product(x.to(dtype), y.to(dtype)), expected + y)
-            < tolerance
-        )
+    for likes_pieces in (lambda *_: False, lambda *_: True):
+        monkeypatch.setattr(linear, "_likes_pieces", likes_pieces)
+        summed = product(x.to(dtype), residual.to(dtype))
+        assert relative_difference(summed, expected + residual) < tolerance
 
 
-# Eight bits
+# ---- eight bits ----------------------------------------------------------------------
 
 
 @torch.no_grad()
 def test_eight_bits_stay_close_with_their_kernels_and_without() -> None:
     exact = make().albert
-    rows = torch.tensor([60, 0, 2])
+    expected = exact(BATCH)
     eight = copy.deepcopy(exact)
     calibration = calibrate(eight, [BATCH])
-    torch.testing.assert_close(
-        calibration.shifts[1, 0],
-        list(exact.states(BATCH))[1].mean(0),
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    mean = list(exact.states(BATCH))[1].mean(0)
+    torch.testing.assert_close(calibration.shifts[1, 0], mean, rtol=1e-4, atol=1e-5)
+
     to_int8(eight, calibration)
     plain = eight(BATCH)  # in float32, with weights that were rounded
+    assert relative_difference(plain, expected) < 0.05
     pack(eight)
-    found = eight(BATCH)
-    assert relative_difference(plain, exact(BATCH)) < 0.05
-    assert relative_difference(found, exact(BATCH)) < 0.05
-    assert relative_difference(eight(BATCH, rows), found[rows]) < 0.01
+    packed = eight(BATCH)
+    assert relative_difference(packed, expected) < 0.05
+    rows = torch.tensor([60, 0, 2])
+    assert relative_difference(eight(BATCH, rows), packed[rows]) < 0.01
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(int8, "kernels_work", lambda: False)
         pack(eight)
