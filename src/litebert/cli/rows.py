@@ -239,33 +239,41 @@ class Reading:
     ) -> None:
         """Raise if a file lacks a column that is needed or chosen."""
         needed = [role for role in self.needed if role not in self.shared]
+        lacking = list[str]()
         for role in (*needed, *chosen):
-            if names.get(role, role) in columns:
-                continue
-            only = " only, one per line" if source.kind == ".txt" else ""
-            do = "correct" if role in chosen else "add"
-            column = _usual_column(role, columns)
-            if column is None and table is not None and role == self.roles[0]:
-                guess = ColumnGuess(columns, table.sample(), Columns({}))
-                column = next(iter(guess.texts()), None)
-            flag = shlex.quote(f"{role}={column or 'NAME'}")
-            advice = f"{do} --column {flag}"
-            if "tokens" in columns:
-                file = shlex.quote(source.name)
-                advice = f"litebert predict RUN --data {file} --output answers"
-            raise RequestError(
-                "LB-944",
-                f"{source.name} has no column {names.get(role, role)}",
-                received=", ".join(map(str, columns))[:200] + only,
-                next=advice,
-            )
+            if names.get(role, role) not in columns:
+                lacking.append(role)
+        if not lacking:
+            return
+        role = lacking[0]
+        received = ", ".join(map(str, columns))[:200]
+        if source.kind == ".txt":
+            received += " only, one per line"
+        flag = shlex.quote(f"{role}={self._likely_column(role, columns, table)}")
+        advice = f"add --column {flag}"
+        if role in chosen:
+            advice = f"correct --column {flag}"
+        if "tokens" in columns:
+            file = shlex.quote(source.name)
+            advice = f"litebert predict RUN --data {file} --output answers"
+        raise RequestError(
+            "LB-944",
+            f"{source.name} has no column {names.get(role, role)}",
+            received=received,
+            next=advice,
+        )
 
-
-def _usual_column(role: str, columns: Sequence[str]) -> str | None:
-    """Return the column with a usual name of a role."""
-    names = {normalize_name(column): column for column in reversed(columns)}
-    usual = [names[name] for name in NAMES.get(role, ()) if name in names]
-    return next(iter(usual), None)
+    def _likely_column(
+        self, role: str, columns: Sequence[str], table: TableFile | None
+    ) -> str:
+        """Return the column with a usual name of a role; for the first role, also one
+        that looks like text; or NAME.
+        """
+        names = {normalize_name(column): column for column in reversed(columns)}
+        likely = [names[name] for name in NAMES.get(role, ()) if name in names]
+        if not likely and table is not None and role == self.roles[0]:
+            likely = ColumnGuess(columns, table.sample(), Columns({})).texts()
+        return next(iter(likely), "NAME")
 
 
 def no_text(what: str) -> LitebertError:
