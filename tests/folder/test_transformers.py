@@ -222,6 +222,13 @@ def test_other_networks_are_refused(tmp_path: Path) -> None:
             read_folder(tmp_path)
 
 
+def test_attention_that_a_version_no_longer_has_is_named(tmp_path: Path) -> None:
+    write_folder(ModelFolder(AlbertForPretraining(CONFIG)), tmp_path)
+    _rewrite(tmp_path, attention="local", attention_window=2)
+    with pytest.raises(LitebertError, match=r"LB-107[\s\S]*local"):
+        read_folder(tmp_path)
+
+
 # --- the head that transformers does not have -----------------------------------------
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import litebert
 from litebert.config import FinetuneConfig
@@ -248,6 +249,19 @@ def test_names_of_labels_that_are_assumed_are_said(
         "names no labels: they are taken to be, in order, bad, good"
         in capsys.readouterr().err
     )
+
+
+def test_heads_that_an_older_version_trained_after_other_steps_are_ignored(
+    learnt: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(learnt / "model", tmp_path / "older")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["exits.0.weight"] = torch.ones(2, 32)
+    tensors["exits.0.bias"] = torch.ones(2)
+    save_file(tensors, folder / "model.safetensors")
+    text = "Anna liked the film."
+    expected = litebert.load(learnt / "model").classify(text)
+    assert litebert.load(folder).classify(text) == expected
 
 
 def test_a_model_of_a_table_without_its_run_is_measured_on_rows(
