@@ -201,35 +201,46 @@ def find_head(
 
     Anything else raises LB-714.
     """
-    possible = [
-        name for name, record in TASK_HEADS.items() if record.variable in bundle.entries
-    ]
+    possible = list[str]()
+    for name, record in TASK_HEADS.items():
+        if record.variable in bundle.entries:
+            possible.append(name)
     num_outputs = _num_outputs(bundle)
     is_open = num_outputs == 1 and not labels  # only the user knows what it is for
     chosen = kind
     if kind is None and possible and not is_open:
         chosen = possible[0]
-    misfit = _misfit(possible, num_outputs, kind, labels)
-    if chosen is None:
-        if possible or labels:
-            raise misfit
+    if chosen is None and not possible and not labels:
         return None
-    if chosen not in possible:
-        raise misfit
+    if chosen in possible:
+        names = _labels_of_head(chosen, num_outputs, labels)
+        if names is not None:
+            return _head_with(chosen, names)
+    raise _misfit(possible, num_outputs, kind, labels)
 
-    record = TASK_HEADS[chosen]
-    names = labels
-    fits = not labels
+
+def _labels_of_head(
+    kind: str, num_outputs: int, labels: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Return the labels of a head, those of the user if there are any; None if they do
+    not fit its outputs.
+    """
+    record = TASK_HEADS[kind]
     if record.has_labels:
         names = labels or numbered_labels(min(num_outputs, _MOST_LABELS))
-        fits = 0 < num_outputs == len(names) == len(set(names))
-    elif record.variable == _CLASSIFIER:
-        fits = not labels and num_outputs == record.num_outputs
-    if not fits:
-        raise misfit
-    if record.has_labels and record.reads == "pooled" and num_outputs == 1:
-        return HeadConfig(kind=chosen, labels=names, problem_type="regression")
-    return HeadConfig(kind=chosen, labels=names)
+        fit = 0 < num_outputs == len(names) == len(set(names))
+        return names if fit else None
+    is_other_classifier = (
+        record.variable == _CLASSIFIER and num_outputs != record.num_outputs
+    )
+    return None if labels or is_other_classifier else ()
+
+
+def _head_with(kind: str, labels: tuple[str, ...]) -> HeadConfig:
+    """Return a head with these labels; a classifier with one output is a regression."""
+    if TASK_HEADS[kind].reads == "pooled" and len(labels) == 1:
+        return HeadConfig(kind=kind, labels=labels, problem_type="regression")
+    return HeadConfig(kind=kind, labels=labels)
 
 
 def _num_outputs(bundle: Bundle) -> int:
