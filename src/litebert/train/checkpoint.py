@@ -69,9 +69,9 @@ class RunProgress(BaseModel):
 class Checkpoints:
     """The checkpoints of one run: the latest one has the largest step in its name."""
 
-    folder: Path
-    keep: int
-    keep_every: int | None = None
+    folder: Path  # `checkpoints` in that of the run
+    keep: int  # the number of newest ones that stay
+    keep_every: int | None = None  # also those at multiples of this step
     # what is written beside the weights, so that a checkpoint is a whole model
     model: ModelFolder | None = None
 

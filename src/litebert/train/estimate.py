@@ -41,12 +41,12 @@ CHECKPOINT_BYTES = 4 * 3
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run needs: seconds per step, peak memory in bytes, bytes on disk."""
+    """What a run needs."""
 
     num_parameters: int
-    seconds_per_step: float
-    memory_bytes: int
-    disk_bytes: int
+    seconds_per_step: float  # without evaluations
+    memory_bytes: int  # at its peak, in each process
+    disk_bytes: int  # its checkpoints and its model
 
 
 def estimate(
@@ -119,6 +119,7 @@ def measure_needs(
     more_bytes = max(0, kept_large - kept_small)
     bytes_per_token = more_bytes / max(1, tokens_large - tokens_small)
     seconds = _median_time(partial(_backward, task, large), device)
+    # an update takes the same time however many tokens the step has
     optimizer = build_optimizer(config.optim, task.network.named_parameters())
     update = _median_time(optimizer.step, device)
     num_parameters = sum(p.numel() for p in task.network.parameters())
@@ -159,6 +160,7 @@ def fit_steps(
     """Choose the threads, and as many steps as fit `train.minutes` with their
     evaluations; also return the needs.
     """
+    # with the threads that the run will have: their number changes the speed
     number = config.train.threads or faster_threads(config, device, sources)
     with threads(number):
         needs = estimate(config, device, sources)
@@ -190,6 +192,7 @@ def faster_threads(
     work, _ = _probes(config, device, sources)
     step = partial(_backward, task, work)
     times: dict[int, list[float]] = {1: [], every: []}
+    # in turns, so that both meet the same load of other programs
     for _ in range(ROUNDS):
         for number, taken in times.items():
             with threads(number):

@@ -376,9 +376,9 @@ class StepResult:
     """
 
     sums: tuple[float, ...]  # of the task, `Task.num_sums`
-    tokens: int
-    loss: float
-    gradient_norm: float
+    tokens: int  # without padding
+    loss: float  # of the whole step
+    gradient_norm: float  # of all gradients together, before clipping
     is_finite: bool
 
 
@@ -451,9 +451,9 @@ class Clock:
     processes use the clock of the first.
     """
 
-    seconds: float
+    seconds: float  # of the whole run
     planned: int  # steps of the schedule
-    ends: float
+    ends: float  # by `now`
     world: World = ALONE
     now: Callable[[], float] = time.monotonic
     # the latest looks, each with the time that was left and the step

@@ -57,12 +57,12 @@ class Prepared:
     """
 
     resolved: Resolved[FinetuneConfig]
-    network_config: AlbertConfig
-    dataset: Dataset[Any, Any]
+    network_config: AlbertConfig  # of the start model, with the dropouts that are set
+    dataset: Dataset[Any, Any]  # with the head that will be trained
     start: ModelFolder  # without its weights
-    features: list[Feature]
-    held_out: Mapping[str, LabelledSet]
-    baseline: dict[str, float]
+    features: list[Feature]  # to train on
+    held_out: Mapping[str, LabelledSet]  # by split
+    baseline: dict[str, float]  # measures of answers that ignore the text
     data: dict[str, JsonValue]  # what the run depends on, for run.json
     fits_head: bool  # whether the head starts from a regression on the vectors
 
@@ -353,6 +353,7 @@ def plan_finetuning(
     prepared = prepare(resolved, folder)
     train = prepared.config.train
     device = choose_device(train.device)
+    # a GPU may hold more than this run, which the estimate adds
     bytes_before = device.allocated_bytes()
     network = prepared.network().to(device.place)
     at_once = train.micro_batch_size or train.batch_size

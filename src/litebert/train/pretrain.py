@@ -65,6 +65,7 @@ def pretrain(
     return the exit code.
     """
     with session(folder, world) as opened:
+        # before `begin` writes run.json: mistakes in the data begin no run
         sources = Sources.open(resolved.config)
         settled = settle(resolved, sources, folder, world)
         data = sources.describe() | _describe_teacher(settled.config, sources)
@@ -153,6 +154,7 @@ def build(config: PretrainConfig, sources: Sources, log: RunLog) -> Trainee[Any]
         random_names = take_start(network, optimizer, config, sources.tokenizer, log)
     if not sources.teaches_order(config):
         _leave_order_untrained(network, random_names, config, log)
+    # in memory for the whole run: each evaluation reads the same masks
     held_out = sources.evaluation(config)
     _note_few(held_out, config.train.eval_sequences, log)
     task = task_of(network, config, sources, held_out, teacher, log.session.world)

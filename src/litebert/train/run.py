@@ -64,8 +64,8 @@ class Session:
     folder: Path
     world: World = ALONE
     begun: float = field(default_factory=time.monotonic)
-    signal_number: int = 0  # of the signal that requested a stop
-    parent: int = field(default_factory=os.getppid)
+    signal_number: int = 0  # of the signal that requested a stop; 0: none
+    parent: int = field(default_factory=os.getppid)  # under torchrun, its process
 
     def should_stop(self) -> bool:
         """Return whether any process got a signal; processes of torchrun also stop when
@@ -198,6 +198,7 @@ def settled_precision(
     `recorded` when it began, or else the one that suits this machine.
     """
     device = choose_device(train.device)
+    # measured again, it might be another: a run that is resumed would change
     former = recorded.get("train.precision")
     if train.precision in (None, "auto") and former:
         return device.precision(str(former))

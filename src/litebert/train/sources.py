@@ -37,13 +37,11 @@ SHORT_TEXTS = 0.3
 
 @dataclass(frozen=True)
 class Sources:
-    """The data of a run: its training corpora (the first one, and those of a mix), the
-    held-out corpus, their tokenizer, and texts with a teacher's vectors.
-    """
+    """The data of a run."""
 
-    corpora: tuple[Corpus, ...]
+    corpora: tuple[Corpus, ...]  # to train on: the first one, and those of a mix
     held_out: Corpus
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer  # of all of them
     taught: TaughtTexts | None = None  # texts with vectors, if these are the teacher
 
     @classmethod
@@ -149,6 +147,7 @@ class Sources:
 
 def open_corpora(config: PretrainConfig, first: Path) -> tuple[Corpus, ...]:
     """Open the training corpora of a run; their vocabularies must be the same."""
+    # one on object storage is fetched into the cache
     others = [local_corpus(path) for path in config.data.mix or ()]
     corpora = tuple(Corpus.open(path) for path in (first, *others))
     for corpus in corpora[1:]:
