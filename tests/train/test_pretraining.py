@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,6 @@ from litebert.folder import read_folder
 from litebert.objectives.loading import CYCLE, MixLoader, counts_in_cycle
 from litebert.runs import RunFolder, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train import loop
 from litebert.train.checkpoint import RunProgress, average_checkpoints
 from litebert.train.completion import plan
 from litebert.train.loop import MIN_STEPS, Clock
@@ -211,16 +211,21 @@ def test_a_timed_run_that_is_resumed_has_only_the_time_that_is_left(
     def later() -> float:
         return time.monotonic() + 300
 
-    def clock(*given) -> Clock:
-        left.append(given[2] - time.monotonic())
-        return Clock(*given, now=later)
+    clock_of_run = Clock.of_run
+
+    def observed(*arguments: Any) -> Clock:
+        clock = clock_of_run(*arguments)
+        assert clock is not None
+        left.append(clock.ends - time.monotonic())
+        clock.now = later
+        return clock
 
     resolved = configure("train.minutes=10")
     train = resolved.config.train.model_copy(update={"steps": 900, "threads": 1})
     measured = resolved.fill_measured(
         resolved.config.model_copy(update={"train": train})
     )
-    monkeypatch.setattr(loop, "Clock", clock)
+    monkeypatch.setattr(Clock, "of_run", observed)
     each_step(lambda step: step % 3 or signal.raise_signal(signal.SIGTERM))
     assert [pretrain(measured, tmp_path, is_quiet=True) for _ in "ab"] == [
         128 + signal.SIGTERM
