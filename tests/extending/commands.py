@@ -24,11 +24,14 @@ SMALL = (
 
 
 def forget(plugin: Path) -> None:
-    """Undo the loading of a plug-in, as a new process does."""
+    """Undo the loading of a plug-in, as a new process does; the records of other
+    plug-ins stay.
+    """
     sys.modules.pop(plugin.stem, None)
     for registry in REGISTRIES:
         for name in registry.from_plugins():
-            registry.remove(name)
+            if registry.plugin_of(name) == plugin.stem:
+                registry.remove(name)
 
 
 def shell(*words: object) -> int:
