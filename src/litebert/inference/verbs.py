@@ -189,13 +189,18 @@ MOST_VALUES = 5  # of a text with many labels, those that are shown
 def _labels_line(row: Row, answer: Classification) -> str:
     """Return the labels, the beginning of the text, and the likeliest values."""
     labels = ", ".join(answer.labels) or "no label"
-    text = " ".join(row["text"].split())[:50]
-    form = ".4f" if len(answer.values) > 1 else ".4g"  # a single one may be a score
-    ranked = sorted(answer.values.items(), key=lambda item: -item[1])
-    values = [f"{name} {value:{form}}" for name, value in ranked[:MOST_VALUES]]
-    if len(ranked) > MOST_VALUES:
+    words = row["text"].split()
+    beginning = " ".join(words)[:50]
+    # a single value may be a score, of any size
+    form = ".4f" if len(answer.values) > 1 else ".4g"
+    likeliest = sorted(answer.values, key=lambda name: -answer.values[name])
+    values = list[str]()
+    for name in likeliest[:MOST_VALUES]:
+        values.append(f"{name} {answer.values[name]:{form}}")
+    if len(likeliest) > MOST_VALUES:
         values.append("…")
-    return f"{labels:<16}  {text:<50}  {'  '.join(values)}"
+    joined = "  ".join(values)
+    return f"{labels:<16}  {beginning:<50}  {joined}"
 
 
 _CLASSIFY = Verb(

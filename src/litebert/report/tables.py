@@ -99,15 +99,18 @@ class Table:
         return widths
 
     def as_markdown(self) -> str:
+        """Return a table of Markdown; numbers are aligned to the right."""
+        lines = list[str]()
+        if self.title:
+            lines += [f"**{self.title}**", ""]
+        lines.append(_markdown_row(self.headings))
         rules = list[str]()
         for number in range(len(self.headings)):
             rules.append("--:" if self._is_number(number) else ":--")
-        lines = [f"| {' | '.join(self.headings)} |", f"|{'|'.join(rules)}|"]
+        rule = "|".join(rules)
+        lines.append(f"|{rule}|")
         for row in self.words():
-            cells = [" ".join(text.replace("|", "\\|").split()) for text in row]
-            lines.append(f"| {' | '.join(cells)} |")
-        if self.title:
-            lines = [f"**{self.title}**", "", *lines]
+            lines.append(_markdown_row([_markdown_cell(text) for text in row]))
         return "\n".join(lines)
 
     def as_csv(self) -> str:
@@ -135,6 +138,17 @@ def _align(
 
 def _wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    joined = " | ".join(cells)
+    return f"| {joined} |"
+
+
+def _markdown_cell(text: str) -> str:
+    """Return a text on one line whose bars do not end the cell."""
+    words = text.replace("|", "\\|").split()
+    return " ".join(words)
 
 
 def _csv_value(cell: Cell) -> Cell:

@@ -271,8 +271,10 @@ def _plain_form(verb: Verb) -> Form:
     example = dict[str, str]()
     for name, parameter in verb.inputs.items():
         is_optional = parameter.default is not parameter.empty
-        label = f"{name.capitalize()}, one per line" if _is_list(name) else name
-        fields[name] = records.Field(label.capitalize(), 4, is_optional)
+        label = name.capitalize()
+        if _is_list(name):
+            label += ", one per line"
+        fields[name] = records.Field(label, 4, is_optional)
         value = verb.example.get(name, "")
         example[name] = value if isinstance(value, str) else "\n".join(value)
     lead = f"{verb.summary[0].upper()}{verb.summary[1:]}."
