@@ -22,7 +22,7 @@ from litebert.hub import PACKAGED_NAME, locate
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import TOKENIZER_FILES, Tokenizer, train_tokenizer
 from litebert.tokenizer.text import Normalizer
-from litebert.tokenizer.tokenizer import UnknownPieces
+from litebert.tokenizer.unknown import UnknownPieces
 
 NUM_NOTED = 1_000  # texts of which a note tells what the vocabulary drops
 _MOST_SYMBOL_BYTES = 1 << 20

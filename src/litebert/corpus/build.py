@@ -36,7 +36,7 @@ from litebert.files import Json
 from litebert.reading.source import Names, Source, find_texts
 from litebert.settings import difference
 from litebert.tokenizer import TOKENIZER_FILES, Tokenizer
-from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
+from litebert.tokenizer.unknown import MOST_UNKNOWN, OTHER_VOCABULARY
 
 SHARD_TOKENS = 64 << 20
 # consecutive inputs are grouped into parts of up to this size, so small files share a

@@ -21,7 +21,7 @@ from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.source import Names, Source, find_texts
 from litebert.rng import Hashes, Ints
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.tokenizer import OTHER_VOCABULARY, UnknownPieces
+from litebert.tokenizer.unknown import OTHER_VOCABULARY, UnknownPieces
 
 LONG_CHARACTERS = 2_000
 SHORT_CHARACTERS = 3

@@ -10,7 +10,7 @@ from litebert.origins import DEFAULT
 from litebert.report.tables import format_share
 from litebert.runs import LogRow, Result, RunFolder
 from litebert.tasks.own.table import OWN
-from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
+from litebert.tokenizer.unknown import MOST_UNKNOWN, OTHER_VOCABULARY
 
 LITTLE_GAIN = 1.5
 """A doubt is reported if the masked-LM accuracy is below this multiple of the accuracy

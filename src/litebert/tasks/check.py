@@ -17,7 +17,7 @@ from litebert.reading.tables import Row
 from litebert.tasks.own.cells import MISSING, NO_LABEL
 from litebert.tasks.own.table import TableFile
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.tokenizer import UnknownPieces
+from litebert.tokenizer.unknown import UnknownPieces
 
 if TYPE_CHECKING:  # it imports torch, which `litebert data check --help` does not need
     from litebert.tasks.kinds.family import Family, Feature
