@@ -1,93 +1,120 @@
 """Texts that belong together, without labels: their loss, their ranks, their files."""
 
-from pathlib import Path
+import math
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.tasks.kinds.matches import SHARPNESS, Matches, VectorPair
 from litebert.tasks.kinds.text import TextExample
 from litebert.tasks.own.dataset import table_dataset
+from tests.tables import Write, csv_text
 
 FAMILY = Matches(HeadConfig(kind="text-vectors"))
-QUESTIONS = ("who sat", "who ran", "who sang", "who sat")
-ANSWERS = ("the cat", "the dog", "a bird", "a boy")
+
+# The first and the last pair have the same first text.
 EXAMPLES = [
-    TextExample(str(number), *pair)
-    for number, pair in enumerate(zip(QUESTIONS, ANSWERS, strict=True))
+    TextExample("0", "who sat", "the cat"),
+    TextExample("1", "who ran", "the dog"),
+    TextExample("2", "who sang", "a bird"),
+    TextExample("3", "who sat", "a boy"),
 ]
+CANDIDATES_OF = ([0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3], [1, 2, 3])
+
+# ---- the loss ------------------------------------------------------------------------
 
 
-def test_the_loss_compares_each_pair_with_those_that_share_no_text() -> None:
-    draw = torch.Generator().manual_seed(1)
-    vectors = torch.nn.functional.normalize(torch.randn(8, 6, generator=draw), dim=-1)
-    firsts = vectors[0::2]
-    seconds = vectors[1::2]
-    targets = torch.from_numpy(np.concatenate([FAMILY.target(x) for x in EXAMPLES]))
-    losses = FAMILY.losses_of(torch.cat([firsts, seconds], -1), targets)
-    for i in range(4):
-        total = 0.0
-        for j in range(4):
-            # of the two that ask who sat, neither answer is wrong for the other
-            if i == j or {i, j} != {0, 3}:
-                total += float((SHARPNESS * firsts[i] @ seconds[j]).exp())
-        right = float(SHARPNESS * firsts[i] @ seconds[i])
-        assert float(losses[i]) == pytest.approx(np.log(total) - right, rel=1e-4)
+def random_vectors(seed: int) -> Tensor:
+    """Draw a vector of length 1 for each example."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(EXAMPLES), 6)
+    vectors = torch.randn(shape, dtype=torch.float64, generator=generator)
+    return torch.nn.functional.normalize(vectors, dim=-1)
 
 
-def test_ranks_count_equal_texts_once_and_share_equal_cosines() -> None:
-    same = [TextExample("4", "who slept", "the cat"), *EXAMPLES]
-    axes = np.eye(4)
-    vectors = {text: axes[number] for number, text in enumerate(ANSWERS)}
-    answers = [
-        VectorPair(vectors[x.second or ""], vectors[x.second or ""]) for x in same
-    ]
-    assert FAMILY.measures(same, answers) == {"mrr": 1.0, "accuracy": 1.0}
-    # the first of five is nearest to "the dog", then to its own
-    answers[0] = VectorPair(0.6 * axes[1] + 0.5 * axes[0], axes[0])
-    found = FAMILY.measures(same, answers)
-    assert found == pytest.approx({"mrr": 0.9, "accuracy": 0.8})
-    # without learning, all orders of four texts are as likely
-    chance = FAMILY.measures(same, FAMILY.constant(same, same))
-    mean = (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4
-    assert chance == pytest.approx({"mrr": mean, "accuracy": 0.25})
+def test_a_pair_is_compared_with_all_pairs_that_share_no_text_with_it() -> None:
+    firsts = random_vectors(1)
+    seconds = random_vectors(2)
+    hashes = np.concatenate([FAMILY.target(example) for example in EXAMPLES])
+    logits = torch.cat([firsts, seconds], dim=-1)
+    losses = FAMILY.losses_of(logits, torch.from_numpy(hashes))
+
+    scores = SHARPNESS * firsts @ seconds.T
+    for number, candidates in enumerate(CANDIDATES_OF):
+        log_total = scores[number, candidates].logsumexp(0)
+        expected = float(log_total - scores[number, number])
+        assert float(losses[number]) == pytest.approx(expected, rel=1e-4)
 
 
-HEADINGS = {
-    "question,answer": ("question", "answer"),
-    "Frage,Antwort": ("Frage", "Antwort"),
-    "positive,anchor": ("anchor", "positive"),
-    "id,query,passage": ("query", "passage"),
-}
+# ---- ranks ---------------------------------------------------------------------------
+
+AXES = np.eye(len(EXAMPLES))
+# Two questions have the answer "the cat": five pairs, four candidates.
+FIVE = [*EXAMPLES, TextExample("4", "who slept", "the cat")]
 
 
-def _write(path: Path, heading: str, number: int = 40) -> Path:
-    lines = [heading]
-    for row in range(number):
-        words = [f"where is house number {row}", f"it is at the river, place {row}"]
-        cells = [f'"{word}"' for word in words]
-        lines.append(",".join([f"n{row}"] * heading.startswith("id") + cells))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+def right_answers() -> list[VectorPair]:
+    """Return an axis for each second text, which its first text has as well."""
+    axes = [*AXES, AXES[0]]
+    return [VectorPair(axis, axis) for axis in axes]
 
 
-@pytest.mark.parametrize("heading", HEADINGS)
+def test_two_pairs_with_the_same_second_text_may_both_come_first() -> None:
+    measures = FAMILY.measures(FIVE, right_answers())
+    assert measures == {"mrr": 1.0, "accuracy": 1.0}
+
+
+def test_a_partner_in_second_place_counts_half() -> None:
+    answers = right_answers()
+    nearer_to_the_dog = 0.6 * AXES[1] + 0.5 * AXES[0]
+    answers[0] = VectorPair(nearer_to_the_dog, AXES[0])
+    measures = FAMILY.measures(FIVE, answers)
+    assert measures == pytest.approx({"mrr": 4.5 / 5, "accuracy": 4 / 5})
+
+
+def test_all_orders_of_equal_cosines_are_as_likely() -> None:
+    measures = FAMILY.measures(FIVE, FAMILY.constant(FIVE, FIVE))
+    mean_of_four_ranks = math.fsum([1, 1 / 2, 1 / 3, 1 / 4]) / 4
+    assert measures == pytest.approx({"mrr": mean_of_four_ranks, "accuracy": 1 / 4})
+
+
+# ---- files ---------------------------------------------------------------------------
+
+
+def table_of_pairs(*heading: str) -> str:
+    """Return 40 rows of two texts below a heading, perhaps with an id before them."""
+    rows: list[tuple[str, ...]] = [heading]
+    for number in range(40):
+        pair = (f"where is house {number}", f"it is at the river, place {number}")
+        has_id = len(heading) == 3
+        rows.append((f"n{number}", *pair) if has_id else pair)
+    return csv_text(rows)
+
+
+@pytest.mark.parametrize(
+    ("heading", "first", "second"),
+    [
+        pytest.param(["question", "answer"], "question", "answer", id="usual"),
+        pytest.param(["Frage", "Antwort"], "Frage", "Antwort", id="unknown-names"),
+        pytest.param(["positive", "anchor"], "anchor", "positive", id="turned"),
+        pytest.param(["id", "query", "passage"], "query", "passage", id="with-ids"),
+    ],
+)
 def test_two_columns_of_texts_without_a_label_belong_together(
-    tmp_path: Path, heading: str
+    heading: list[str], first: str, second: str, write: Write
 ) -> None:
-    dataset = table_dataset(_write(tmp_path / "pairs.csv", heading))
+    dataset = table_dataset(write("pairs.csv", table_of_pairs(*heading)))
     assert isinstance(dataset.family, Matches)
-    first, second = HEADINGS[heading]
     assert dataset.settled["columns"][:2] == [f"text={first}", f"second={second}"]
 
 
-def test_a_pair_without_its_second_text_is_refused_by_its_line(tmp_path: Path) -> None:
-    path = _write(tmp_path / "pairs.csv", "question,answer")
-    path.write_text(path.read_text(encoding="utf-8") + "where,\n", encoding="utf-8")
+def test_a_pair_without_its_second_text_is_refused_by_its_line(write: Write) -> None:
+    table = table_of_pairs("question", "answer") + "where,\n"
+    path = write("pairs.csv", table)
     dataset = table_dataset(path, problem="matches")
-    with pytest.raises(LitebertError, match="LB-857") as raised:
+    with pytest.raises(LitebertError, match=r"LB-857(.|\n)*line 42"):
         dataset.read(path, "train")
-    assert "line 42" in str(raised.value)
