@@ -77,24 +77,21 @@ def labeled(task: str) -> list[dict[str, str]]:
     `label`.
     """
     if task == "imdb":
-        sides = (
-            (side, rows(DATA / f"imdb/train-{side}.jsonl.gz"))
-            for side in ("neg", "pos")
-        )
-        return [
-            {"a": row["text"], "label": side} for side, found in sides for row in found
-        ]
+        reviews = []
+        for side in ("neg", "pos"):
+            for row in rows(DATA / f"imdb/train-{side}.jsonl.gz"):
+                reviews.append({"a": row["text"], "label": side})
+        return reviews
     name, texts, label = TABLES[task]
-    kept = (
-        row for row in rows(DATA / name) if None not in (*row, *row.values())
-    )  # a row with too many or too few tabs
-    return [
-        {
-            **dict(zip("ab", (row[text] for text in texts), strict=False)),
-            "label": row[label],
-        }
-        for row in kept
-    ]
+    labeled_rows = []
+    for row in rows(DATA / name):
+        if None in row or None in row.values():
+            continue  # too many or too few tabs
+        labeled_row = {"label": row[label]}
+        for role, column in zip("ab", texts, strict=False):
+            labeled_row[role] = row[column]
+        labeled_rows.append(labeled_row)
+    return labeled_rows
 
 
 @dataclass(frozen=True)

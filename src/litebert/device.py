@@ -167,24 +167,27 @@ class Device:
     # ---- copies and waits --------------------------------------------------------
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """Return a tensor on this device, itself if it is there; a GPU of NVIDIA copies
-        it from pinned memory while the host goes on.
-        """
+        """Return a tensor on this device: the tensor itself if it is already there."""
         if tensor.device == self.place:
             return tensor
         if self.copies_pinned and tensor.device.type == "cpu":
-            # the allocator keeps pinned memory until the copy is done
+            # The host goes on meanwhile. The allocator keeps pinned memory until the
+            # copy is done.
             return tensor.pin_memory().to(self.place, non_blocking=True)
         return tensor.to(self.place)
 
     def indices(self, is_wanted: Tensor, count: int) -> Tensor:
-        """Return the indices of the true entries (entries,), ascending, (count,); their
-        number is known, so that the host does not wait for a GPU to count them.
+        """Return where a mask is true, ascending: of shape (count,), for a mask of shape
+        (entries,).
+
+        The caller knows how many entries are true. `nonzero` does not, so the host
+        would have to wait until a GPU has counted them.
         """
         if self.is_cpu:
             return is_wanted.nonzero().flatten()
-        first = is_wanted.to(torch.int32).argsort(descending=True, stable=True)
-        return first[:count]
+        # a stable sort puts the true entries first and keeps their order
+        order = is_wanted.to(torch.int32).argsort(descending=True, stable=True)
+        return order[:count]
 
     def synchronize(self) -> None:
         """Wait until all work is done."""
@@ -212,9 +215,9 @@ class Device:
         return max(1, min(most, num_affordable))
 
     @property
-    def sums_by(self) -> str:
-        """The back end of torch.distributed that adds up gradients, and the host's
-        counts.
+    def distributed_backend(self) -> str:
+        """What torch.distributed adds up tensors with: gradients on the device, counts
+        on the host.
         """
         return "cpu:gloo,cuda:nccl" if self.place.type == "cuda" else "gloo"
 
@@ -228,7 +231,9 @@ class Device:
         return None
 
     def allocated_bytes(self) -> int:
-        """Return the memory that tensors take now; on a CPU, the peak of the process."""
+        """Return the memory that tensors take now; on a CPU, which does not count it,
+        the peak of the process.
+        """
         if self.place.type == "cuda":
             return torch.cuda.memory_allocated(self.place)
         if self.place.type == "mps":
@@ -236,12 +241,13 @@ class Device:
         return self.peak_bytes()
 
     def peak_bytes(self) -> int:
-        """Return the most memory that was taken: of the GPU that computes (on Apple's,
-        where nobody keeps the peak, by its driver now), else of the process.
+        """Return the most memory that was taken so far: of an NVIDIA GPU by tensors, on
+        a CPU by the process.
         """
         if self.place.type == "cuda":
             return torch.cuda.max_memory_allocated(self.place)
         if self.place.type == "mps":
+            # Apple's driver keeps no peak: what it holds now, free blocks included
             return torch.mps.driver_allocated_memory()
         return peak_memory_bytes()
 
@@ -282,8 +288,8 @@ def choose_device(name: str = "auto") -> Device:
 
 
 def _resolve_name(name: str) -> str:
-    """Return torch's name for a device: a GPU for auto, if there is one, and of several
-    processes the GPU of this one.
+    """Return torch's name for a device. `auto` becomes a GPU if there is one; `cuda`
+    becomes the GPU of this process if there are several.
     """
     kind = name
     if name == "auto":

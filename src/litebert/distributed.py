@@ -155,9 +155,9 @@ def _incomplete(error: ValueError) -> LitebertError:
 
 
 @contextmanager
-def join_world(sums_by: str) -> Iterator[World]:
+def join_world(backend: str) -> Iterator[World]:
     """Connect to the other processes, if there are any, for the duration of the block;
-    `sums_by` is the back end for sums (`Device.sums_by`).
+    `backend` is what sums are computed with (`Device.distributed_backend`).
 
     If the block succeeds, all processes disconnect together. If it raises, the others
     meet a broken connection in their next sum and stop.
@@ -171,7 +171,7 @@ def join_world(sums_by: str) -> Iterator[World]:
         store = PrefixStore(f"litebert/{store.add(f'visits/{rank}', 1)}", store)
         timeout = timedelta(seconds=SUM_SECONDS)
         dist.init_process_group(
-            sums_by, store=store, rank=rank, world_size=size, timeout=timeout
+            backend, store=store, rank=rank, world_size=size, timeout=timeout
         )
     except RuntimeError as error:
         raise LitebertError(

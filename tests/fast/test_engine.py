@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
@@ -20,6 +20,7 @@ from litebert.fast import (
     is_packed,
     linear,
     pack,
+    refuse_non_finite,
     to_int8,
 )
 from litebert.fast.attention import AttentionKind
@@ -329,3 +330,20 @@ def test_eight_bits_stay_close_with_channels_far_from_zero() -> None:
 def test_an_unknown_backend_is_refused() -> None:
     with pytest.raises(LitebertError, match="LB-975"):
         Model.load(backend="openvin")
+
+
+class Logarithm(nn.Module):
+    """A head without weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.log()
+
+
+def test_a_module_without_weights_that_returns_nan_is_named() -> None:
+    network = AlbertForPretraining(AlbertConfig(**SIZES))
+    head = Logarithm()
+    network.add_module("logarithm", head)
+    refuse_non_finite(network)
+    with pytest.raises(LitebertError, match="LB-472") as caught:
+        head(torch.tensor([-1.0]))
+    assert "Logarithm, which has no weights" in str(caught.value)

@@ -188,7 +188,7 @@ def _pretrain(
         _, planned = _plan_pretraining(resolved, folder, texts, quiet=quiet)
         return Run(folder, plan=planned)
     device = choose_device(resolved.config.train.device)
-    with join_world(device.sums_by) as world:
+    with join_world(device.distributed_backend) as world:
         is_quiet = quiet or not world.is_first
         was_finished = on_disk.RunFolder(folder).is_finished
         if not was_finished and not is_quiet:
@@ -692,7 +692,7 @@ def _finetune(
 
     has_seeds = folder not in parts
     device = choose_device(resolved.config.train.device)
-    with join_world(device.sums_by) as world:
+    with join_world(device.distributed_backend) as world:
         is_quiet = quiet or not world.is_first
         was_finished = all(on_disk.RunFolder(part).is_finished for part in parts)
         reusable = None  # what the plan has prepared, for a run of the same seed

@@ -192,18 +192,29 @@ def _products(
     """
     scale = query.shape[-1] ** -0.5
     if is_key is None:
-        # (sequences, heads, queries, keys)
         scores = query * scale @ key.transpose(-1, -2)
-    else:  # one pass over the scores scales them and adds -inf where there is no key
-        mask = torch.zeros(is_key.shape, dtype=query.dtype)
-        mask = mask.masked_fill_(~is_key, -torch.inf)
-        mask = mask.expand(*query.shape[:3], -1).flatten(0, 1)
-        scores = torch.baddbmm(
-            mask, query.flatten(0, 1), key.flatten(0, 1).transpose(-1, -2), alpha=scale
-        )
-        scores = torch.unflatten(scores, 0, query.shape[:2])
+    else:
+        scores = _masked_scores(query, key, is_key, scale)
+    # scores: (sequences, heads, queries, keys)
     mixed: Tensor = F.dropout(scores.softmax(-1), dropout_prob) @ value
     return mixed
+
+
+def _masked_scores(
+    query: Tensor, key: Tensor, is_key: Bool[Tensor, "sequences 1 1 keys"], scale: float
+) -> Float[Tensor, "sequences heads queries keys"]:
+    """Return scaled scores, -inf where there is no key; `baddbmm` scales and masks them
+    in one pass, for which sequences and heads become one axis.
+    """
+    no_key = torch.zeros(is_key.shape, dtype=query.dtype)
+    no_key.masked_fill_(~is_key, -torch.inf)
+    scores = torch.baddbmm(
+        no_key.expand(*query.shape[:3], -1).flatten(0, 1),
+        query.flatten(0, 1),
+        key.flatten(0, 1).transpose(-1, -2),
+        alpha=scale,
+    )
+    return torch.unflatten(scores, 0, query.shape[:2])
 
 
 def _in_float32(
@@ -224,11 +235,12 @@ def variable(
     """Attend by flash attention on ragged rows: nothing is padded, and scores are never
     in memory.
     """
-    keys = layout.batch.offsets  # (boundaries,)
-    queries = keys
+    # where each sequence begins among the keys and among the queries, (boundaries,)
+    key_offsets = layout.batch.offsets
+    query_offsets = key_offsets
     if isinstance(layout.queries, Tensor):
-        queries = torch.searchsorted(layout.queries, keys)
-    offsets = (queries.to(torch.int32), keys.to(torch.int32))
+        query_offsets = torch.searchsorted(layout.queries, key_offsets)
+    offsets = (query_offsets.to(torch.int32), key_offsets.to(torch.int32))
     longest = max(layout.batch.lengths)
     if dropout_prob:
         # torch's public function has no dropout; the kernel under it does.

@@ -287,29 +287,36 @@ def refuse_non_finite(network: Network) -> None:
             module.register_forward_hook(_check_outputs)
 
 
+def _check_outputs(
+    module: nn.Module, _inputs: object, outputs: Tensor | tuple[Tensor, ...]
+) -> None:
+    tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
+    if not all(_is_finite(x.detach()) for x in tensors):
+        raise DamagedError(
+            "LB-472",
+            "the network returns NaN or infinity",
+            received=_largest_weight(module),
+            expected="finite weights, usually below 100",
+            next="make or fetch the model again; in bf16, try fp32 first",
+        )
+
+
 def _is_finite(x: Tensor) -> bool:
-    """Return whether all numbers are finite; a GPU is waited for, as for the result."""
+    """Return whether all numbers are finite; the host waits for a GPU, as it would for
+    the result.
+    """
     total: Any = x.sum().tolist()
     # a finite sum implies finite numbers, but a sum of finite numbers may overflow
     return isfinite(total) or bool(x.isfinite().all())
 
 
-def _check_outputs(
-    module: nn.Module, _inputs: object, outputs: Tensor | tuple[Tensor, ...]
-) -> None:
-    tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
-    if all(_is_finite(x.detach()) for x in tensors):
-        return
-    largest = dict[str, float]()  # of each tensor of weights
+def _largest_weight(module: nn.Module) -> str:
+    """Say how large the weights of a module are; NaN ranks highest."""
+    largest = dict[str, float]()  # the largest weight of each tensor
     for name, x in module.state_dict().items():
         if x.numel() and not x.is_meta:
             largest[name] = x.float().abs().max().item()
-    # NaN ranks highest
+    if not largest:
+        return f"the outputs of {type(module).__name__}, which has no weights"
     name = max(largest, key=lambda name: (isnan(largest[name]), largest[name]))
-    raise DamagedError(
-        "LB-472",
-        "the network returns NaN or infinity",
-        received=f"the largest weight is {largest[name]:.3g}, in {name}",
-        expected="finite weights, usually below 100",
-        next="make or fetch the model again; in bf16, try fp32 first",
-    )
+    return f"the largest weight is {largest[name]:.3g}, in {name}"

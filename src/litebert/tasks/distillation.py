@@ -31,15 +31,15 @@ class Lesson(MicroBatch):
     the teacher's `vectors`.
     """
 
-    share: float  # of the tokens of the step
+    share: float  # of the tokens of the step, 0 to 1
     world: World  # the processes that share the lesson
     pairs: PretrainingWork | None = None
-    # The teacher's states of the same unmasked text, (kept, hidden) for each step of the
-    # student, at the tokens (kept,) that have a counterpart; none if `distil.hidden` is
-    # 0 or only vectors are known.
+    # The teacher's states of the same text, unmasked: for each step of the student
+    # (kept, hidden), at the tokens `kept` (kept,) that have a counterpart. There are
+    # none if `distil.hidden` is 0 or if only the teacher's vectors are known.
     kept: Tensor | None = None
     targets: Sequence[Tensor] = ()
-    vectors: Tensor | None = None  # (texts, hidden)
+    vectors: Tensor | None = None  # of plain texts, (texts, hidden)
 
 
 @dataclass(eq=False)
@@ -132,32 +132,34 @@ class Distillation(Task[Lesson]):
         )
 
     def loss(self, work: Lesson) -> Loss:
-        """Return the loss of a lesson.
+        """Return the loss of a lesson: the error of its states, and that of pretraining
+        for pairs, of vectors for plain texts.
 
-        An error is counted with its lesson's share of the step's tokens, so that the
-        two shares add up to the mean over all tokens.
+        Both lessons of a step have an error of states. Each counts by its lesson's share
+        of the tokens, so that together they are the mean over all tokens.
         """
-        _, *states = self.network.albert.states(work.batch)  # (tokens, hidden)
+        _, *states = self.network.albert.states(work.batch)  # each (tokens, hidden)
         last = states[-1]
         hidden = self.hidden_error(states, work)
         total = work.share * (self.distil.hidden * hidden)
         share = work.share if work.targets else 0.0
-        # every process has the error of all: together, they count it once
+        # the errors of all processes add up to that of the lesson, so the weights must
+        # add up to its share
         weight = hidden.new_full((), share / work.world.size)
         of_states = stack_sums(hidden * share, weight)  # (2,)
 
         if work.pairs is not None:
             learned = self._pretraining_loss(last, work, work.pairs)
             total = total + self.distil.pretraining * learned.total
+            of_pretraining = learned.sums
             of_vectors = of_states.new_zeros(2)
-            return Loss(total, torch.cat([learned.sums, of_states, of_vectors]))
-
-        distances = self._vector_errors(last, work)  # (texts,)
-        [num_texts] = work.world.totals(len(distances))
-        total = total + self.distil.vectors * distances.sum() / num_texts
-        of_pretraining = of_states.new_zeros(self.pretraining.num_sums)
-        number = distances.new_full((), len(distances))
-        of_vectors = stack_sums(distances.sum(), number)  # (2,)
+        else:
+            distances = self._vector_errors(last, work)  # (texts,)
+            [num_texts] = work.world.totals(len(distances))
+            total = total + self.distil.vectors * distances.sum() / num_texts
+            of_pretraining = of_states.new_zeros(self.pretraining.num_sums)
+            number = distances.new_full((), len(distances))
+            of_vectors = stack_sums(distances.sum(), number)  # (2,)
         return Loss(total, torch.cat([of_pretraining, of_states, of_vectors]))
 
     def _pretraining_loss(
@@ -179,8 +181,10 @@ class Distillation(Task[Lesson]):
         return 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)
 
     def hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
-        """Return the mean error of the student's states after each step, of which the
-        last has half the weight.
+        """Return the error of the student's states: half of it that after the last step,
+        half the mean of those after the earlier ones.
+
+        Of several processes, each returns its part; the parts add up to the error.
         """
         if not work.targets:
             return states[-1].new_zeros((), dtype=torch.float32)

@@ -202,9 +202,8 @@ def _narrow(
     # the mean and the standard deviation of its activation, by a sum over 81 points
     z = torch.linspace(-4, 4, 81)  # (points,)
     density = torch.softmax(-z.square() / 2, 0)  # of the normal distribution; sums to 1
-    active = source.activation(
-        center[:, None] + width[:, None] * z
-    )  # (neurons, points)
+    inputs = center[:, None] + width[:, None] * z  # (neurons, points)
+    active = source.activation(inputs)
     mean = active @ density  # (neurons,)
     spread = ((active - mean[:, None]).square() @ density).sqrt()
 

@@ -168,9 +168,8 @@ def align(
     stops = list[Ints]()
     row = 0  # of the teacher's states: where the text begins
     for student_spans, teacher_spans in zip(student, teacher, strict=True):
-        begin, end = np.array(
-            student_spans
-        ).T  # in characters, (tokens of the student,)
+        # in characters, both (tokens of the student,)
+        begin, end = np.array(student_spans).T
         inner = np.array(teacher_spans[1:-1]).reshape(-1, 2)  # without [CLS] and [SEP]
         teacher_begin, teacher_end = inner.T
         # Teacher tokens that overlap a student token end after its begin and begin

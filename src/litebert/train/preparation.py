@@ -168,20 +168,16 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         labelled = dataset.read(data, split)
         held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
 
+    teacher = _find_teacher(config)
     # all that must be the same when the run is resumed
     facts: dict[str, JsonValue] = {
         "tokenizer": tokenizer.hash,
         "task": dataset.name,
         **dataset.settled,
-        "start": None,
-        "shape of the start": shape.model_dump(mode="json", exclude_defaults=True),
+        **_describe_models(config, shape, teacher),
     }
-    if not config.model.random:
-        facts["start"] = hash_weights(locate(config.model.start))
-    if config.teacher.run:
-        teacher = _find_teacher(config.teacher.run)
-        facts["teacher"] = hash_weights(teacher)
-        # The teacher reads every example once: epochs do not compute it again.
+    if teacher is not None:
+        # the teacher reads every example once, not once in each epoch
         features = _learn_from(teacher, config, family, features, examples)
     facts["training features"] = len(features)
     facts |= _describe_examples(examples, features, held_out)
@@ -234,6 +230,21 @@ def _fits_head(
     return not have_same_layers(start.head, family.head)
 
 
+def _describe_models(
+    config: FinetuneConfig, shape: AlbertConfig, teacher: Path | None
+) -> dict[str, JsonValue]:
+    """Return the shape and the hashes of the start and of the teacher, for run.json."""
+    facts: dict[str, JsonValue] = {
+        "start": None,
+        "shape of the start": shape.model_dump(mode="json", exclude_defaults=True),
+    }
+    if not config.model.random:
+        facts["start"] = hash_weights(locate(config.model.start))
+    if teacher is not None:
+        facts["teacher"] = hash_weights(teacher)
+    return facts
+
+
 def _describe_examples(
     examples: Sequence[Any],
     features: Sequence[Feature],
@@ -264,10 +275,12 @@ def _hash_examples(examples: Sequence[Any]) -> str:
 # ---- the teacher ---------------------------------------------------------------------
 
 
-def _find_teacher(teacher: str) -> Path:
-    """Return the model folder of a teacher, which may be a run."""
-    run = Path(teacher)
-    return run / "model" if is_run(run) else locate(teacher)
+def _find_teacher(config: FinetuneConfig) -> Path | None:
+    """Return the model folder of the teacher, which may be a run; None without one."""
+    if not config.teacher.run:
+        return None
+    run = Path(config.teacher.run)
+    return run / "model" if is_run(run) else locate(config.teacher.run)
 
 
 def _learn_from(

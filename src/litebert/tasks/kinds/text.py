@@ -408,9 +408,10 @@ class MultiLabel(TextClassification):
         return target
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        # (examples, labels)
         losses = F.binary_cross_entropy_with_logits(
             logits, targets.view_as(logits), reduction="none"
-        )  # (examples, labels)
+        )
         return losses.mean(1)
 
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
