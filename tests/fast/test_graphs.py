@@ -23,6 +23,7 @@ if find_spec("openvino") is None:
     pytest.skip("needs the extra [fast]", allow_module_level=True)
 
 from litebert.fast import graphs
+from litebert.fast.parts import divide
 
 ALONE = Batch.from_lists([IDS[:40].tolist()])
 OF_ONE_LENGTH = Batch.from_lists([ids.tolist() for ids in IDS[:64].split(16)])
@@ -68,7 +69,7 @@ def test_a_graph_is_for_the_depth_that_the_encoder_has_when_it_is_packed() -> No
 def test_a_large_batch_is_computed_in_parts_of_similar_lengths() -> None:
     lengths = [5, 90, 7, 80, 96, 6, 11, 70, 88, 95, 3, 60, 93, 40]
     batch = Batch.from_lists([[number + 1] * n for number, n in enumerate(lengths)])
-    parts = graphs._parts(batch.lengths)
+    parts = divide(batch.lengths)
     assert len(parts) == 2
     assert sorted(np.concatenate([part.tokens for part in parts])) == list(
         range(sum(lengths))
@@ -212,7 +213,7 @@ signal.raise_signal(signal.SIGTERM)
     [
         ("", True),
         (
-            "from litebert.fast import graphs; graphs._core = graphs.openvino.Core",
+            "from litebert.fast import operators as on; on._core = on.openvino.Core",
             False,
         ),
     ],

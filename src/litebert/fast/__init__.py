@@ -1,5 +1,6 @@
 """The engine: fast training, and packed or eight-bit weights for inference."""
 
+from litebert.fast.calibration import calibrate
 from litebert.fast.engine import (
     accelerate,
     checkpoint_gradients,
@@ -8,7 +9,7 @@ from litebert.fast.engine import (
     pack,
     refuse_non_finite,
 )
-from litebert.fast.int8 import Int8Calibration, calibrate, is_int8, to_int8
+from litebert.fast.int8 import Int8Calibration, is_int8, to_int8
 
 __all__ = [
     "Int8Calibration",

@@ -13,9 +13,10 @@ float32.
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -24,32 +25,18 @@ from torch.nn import functional as F
 
 from litebert.config import Activation, AlbertConfig
 from litebert.fast import steps
-from litebert.fast.attention import Layout, attend_of
-from litebert.fast.linear import (
-    FUSED_ACTIVATIONS,
-    Linear,
-    Norm,
-    norm_of,
-    packed_linear,
-    packing_pays,
-)
-from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
+from litebert.fast.attention import attend_of
+from litebert.fast.linear import FUSED_ACTIVATIONS, Norm, norm_of, packing_pays
+from litebert.nn import Albert, AttentionBlock, FeedForwardBlock
 
-# The inputs of the four products of a step; calibration finds a range for each, in each
-# step.
-SITES = ("attention input", "attention result", "feed-forward input", "intermediate")
-NUM_SHIFTED = 2  # of these are shifted by their mean: the inputs of the two blocks
-
-_ADDED = ("add", 1.0, "none", list[float](), "")
-_NUM_DRAWN = 4_096  # sampled numbers per batch, for each product of each step
-# the factors by which the range is tried, from 1 to 0.4
-_SHRINKS = [1.0 - 0.05 * number for number in range(13)]
-# a layer outside the blocks is stored in eight bits from this many weights on
+# A layer outside the blocks is stored in eight bits from this many weights on: in a
+# smaller one, there is little to save.
 _SMALLEST = 16_384
 
 
-# Layers. The modules compute in float32; files have `quantized` and `scale` instead of
-# `weight`.
+# ---- stored weights ------------------------------------------------------------------
+#
+# The modules compute in float32; files have `quantized` and `scale` instead of `weight`.
 
 
 class Int8Table(nn.Module):
@@ -97,12 +84,40 @@ class Int8Embedding(Int8Table):
         return self.quantized[ids] * self.scale[ids][..., None]
 
 
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class PerProduct(Generic[Thing]):
+    """One thing for each of the four products of a step: its size, grid, bias, ..."""
+
+    project: Thing  # hidden states to query, key and value at once
+    mix: Thing  # what attention mixed, to hidden states
+    widen: Thing  # hidden states to the intermediate layer
+    narrow: Thing  # the intermediate layer to hidden states
+
+    def __iter__(self) -> Iterator[Thing]:
+        """Yield the four in the order in which a step computes its products."""
+        return iter((self.project, self.mix, self.widen, self.narrow))
+
+
+NUM_PRODUCTS = 4
+NUM_SHIFTED = 2  # inputs that are shifted by their mean: those of `project` and `widen`
+
+
+def output_sizes(config: AlbertConfig) -> PerProduct[int]:
+    """Return how many outputs each product has, in the order of their biases."""
+    hidden = config.hidden_size
+    return PerProduct(3 * hidden, hidden, config.intermediate_size, hidden)
+
+
 class Int8Calibration(NamedTuple):
     """The input ranges, shifts and biases of each step's products, found by
     `calibrate`.
     """
 
-    ranges: Float[Tensor, "steps sites 2"]
+    # the lowest and the highest input of each product
+    ranges: Float[Tensor, "steps products 2"]
     # the means of the inputs of both blocks
     shifts: Float[Tensor, "steps shifted hidden"]
     # Of all products, end to end. A bias includes the product of the mean if the input
@@ -113,22 +128,25 @@ class Int8Calibration(NamedTuple):
     @classmethod
     def without_numbers(cls, config: AlbertConfig) -> "Int8Calibration":
         """Return tensors of these shapes without values, to be filled from a file."""
-        size = config.hidden_size
-        outputs = 5 * config.hidden_size + config.intermediate_size
-        shapes = ((len(SITES), 2), (NUM_SHIFTED, size), (outputs,))
-        return cls(*(torch.empty(config.num_steps, *shape) for shape in shapes))
+        steps = config.num_steps
+        return cls(
+            ranges=torch.empty(steps, NUM_PRODUCTS, 2),
+            shifts=torch.empty(steps, NUM_SHIFTED, config.hidden_size),
+            biases=torch.empty(steps, sum(output_sizes(config))),
+        )
 
 
 def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
     """Store the word table, the blocks and other large layers in eight bits, in
     place.
     """
+    # lists, because the tree of modules changes while it is walked
     for module in list(network.modules()):
+        is_block = isinstance(module, AttentionBlock | FeedForwardBlock)
         for name, child in list(module.named_children()):
-            is_in_block = isinstance(module, AttentionBlock | FeedForwardBlock)
-            if isinstance(child, nn.Linear) and (
-                is_in_block or child.weight.numel() >= _SMALLEST
-            ):
+            if not isinstance(child, nn.Linear):
+                continue
+            if is_block or child.weight.numel() >= _SMALLEST:
                 setattr(module, name, Int8Linear(child))
         if isinstance(module, Albert):
             tables: nn.Module = module.embedding
@@ -136,6 +154,7 @@ def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
                 "this network is in eight bits already"
             )
             tables.word = Int8Embedding(tables.word.weight)
+            # buffers, so that they are saved and loaded with the weights
             for field, tensor in calibration._asdict().items():
                 module.register_buffer(field, tensor)
 
@@ -145,7 +164,7 @@ def is_int8(albert: Albert) -> bool:
     return isinstance(albert.embedding.word, Int8Embedding)
 
 
-# Products of bytes.
+# ---- products of bytes ---------------------------------------------------------------
 
 
 class ByteGrid(NamedTuple):
@@ -178,6 +197,11 @@ def quantize(
     )
 
 
+# What the kernels call the sum of a product and a tensor: the name of the operation and
+# the factor of the tensor, then no activation, which has no arguments and no variant.
+_ADDED = ("add", 1.0, "none", list[float](), "")
+
+
 class Product:
     """x W^T + b from bytes and the concatenated eight-bit weights of layers, fused with
     the operation that follows.
@@ -185,10 +209,14 @@ class Product:
 
     def __init__(self, *layers: nn.Module) -> None:
         tables = [layer for layer in layers if isinstance(layer, Int8Linear)]
-        scale = torch.cat([table.scale for table in tables]).float()  # (outputs,)
+        # Rows are outputs, so layers with the same inputs are joined along them.
         quantized = torch.cat([table.quantized for table in tables])
-        weight = torch.ops.onednn.qlinear_prepack(quantized, None)
-        self._weight = (weight, scale, torch.zeros(len(scale), dtype=torch.int32))
+        scale = torch.cat([table.scale for table in tables]).float()  # (outputs,)
+        # the kernels' layout, which belongs to this CPU and is never stored
+        packed = torch.ops.onednn.qlinear_prepack(quantized, None)
+        # Weights are symmetric: each row has a scale, and its zero point is 0.
+        zeros = torch.zeros(len(scale), dtype=torch.int32)
+        self._weight = (packed, scale, zeros)
         self._multiply = torch.ops.onednn.qlinear_pointwise
 
     def __call__(
@@ -205,18 +233,22 @@ class Product:
         """Return the product, activated or added to `add`, in `dtype` or, with `onto`,
         as bytes of that grid.
         """
-        # scale, zero point and dtype
-        result = (1.0, 0, dtype) if onto is None else (*onto, torch.uint8)
+        # scale, zero point and dtype of the result
+        result = (1.0, 0, dtype)
+        if onto is not None:
+            result = (onto.scale, onto.zero, torch.uint8)
         total: Tensor
         if add is not None:
+            # 1.0 and 0: the scale and the zero point of `add`, which is not in bytes
             total = self._multiply.binary(
                 x, *grid, *self._weight, add, bias, *result, 1.0, 0, *_ADDED
             )
             return total
-        # GELU's exact form is faster than its tanh form; they differ by less than 5e-4,
-        # a fraction of any grid's step.
         name, variant = FUSED_ACTIVATIONS[activation]
-        variant = "none" if name == "gelu" else variant
+        if name == "gelu":
+            # GELU's exact form is faster than its tanh form; they differ by less than
+            # 5e-4, a fraction of any grid's step.
+            variant = "none"
         total = self._multiply.default(
             x, *grid, *self._weight, bias, *result, name, [], variant
         )
@@ -250,68 +282,79 @@ def kernels_work() -> bool:
     return torch.allclose(product, expected, rtol=1e-3, atol=1e-2)
 
 
-class Sizes(NamedTuple):
-    """The outputs of the four products of a step, whose biases lie end to end."""
-
-    project: int  # query, key and value: 3 H
-    mix: int  # H
-    widen: int  # the intermediate size
-    narrow: int  # H
+# ---- the steps -----------------------------------------------------------------------
 
 
-class BlockProducts(NamedTuple):
-    """The packed products of an attention and of a feed-forward block, shared by all
-    steps that apply them.
-    """
-
-    project: Product
-    mix: Product
-    widen: Product
-    narrow: Product
-
-
-class Int8Layers:
-    """The layers of one step: the packed products of its blocks, with the grids, biases
-    and means that calibration found for this step.
+class Int8Step(NamedTuple):
+    """What calibration found for one step.
 
     Hidden states are shifted by a mean before each of the two blocks, so that the
     products read centred inputs; the biases of the products make up for it.
     """
 
+    grids: PerProduct[ByteGrid]  # of the inputs
+    biases: PerProduct[Tensor]  # (outputs,) each
+    mean: Float[Tensor, " hidden"]  # of the inputs of the attention block
+    middle_mean: Float[Tensor, " hidden"]  # of those of the feed-forward block
+
+
+def calibrated_steps(albert: Albert) -> list[Int8Step]:
+    """Return what calibration found for each step of an eight-bit network."""
+    ranges = albert.get_buffer("ranges")  # (steps, products, 2)
+    shifts = albert.get_buffer("shifts")  # (steps, shifted, hidden)
+    biases = albert.get_buffer("biases")  # (steps, outputs)
+    sizes = list(output_sizes(albert.config))
+    calibrated = list[Int8Step]()
+    for number in range(len(albert.plan)):
+        grids = [ByteGrid.over(low, high) for low, high in ranges[number].tolist()]
+        mean, middle_mean = shifts[number]
+        step = Int8Step(
+            grids=PerProduct(*grids),
+            biases=PerProduct(*torch.split(biases[number], sizes)),
+            mean=mean,
+            middle_mean=middle_mean,
+        )
+        calibrated.append(step)
+    return calibrated
+
+
+class Int8Layers:
+    """The layers of one step: the packed products of its blocks, which other steps may
+    share, with what calibration found for this step.
+    """
+
     def __init__(
         self,
-        products: BlockProducts,
-        ranges: Float[Tensor, "sites 2"],
-        shifts: Float[Tensor, "shifted hidden"],
-        biases: Float[Tensor, " outputs"],
+        products: PerProduct[Product],
+        step: Int8Step,
         *,
-        sizes: Sizes,
         activation: Activation,
         inner: torch.dtype,
     ) -> None:
         self.products = products
-        grids = [ByteGrid.over(low, high) for low, high in ranges.tolist()]
-        self.of_input, self.of_mixed, self.of_middle, self.of_wide = grids
-        parts = torch.split(biases, list(sizes))
-        self.project_bias, self.mix_bias, self.wide_bias, self.narrow_bias = parts
-        self.mean, self.middle_mean = shifts  # (hidden,) each
+        self.grids = step.grids
+        self.biases = step.biases
+        self.mean = step.mean
+        self.middle_mean = step.middle_mean
         self.activation: Activation = activation
         self.inner = inner  # the dtype of query, key and value
 
     def project(self, x: Tensor, _: Tensor | None) -> Tensor:
         """Return query, key and value, (rows, 3 H)."""
-        centred = quantize(x - self.mean, self.of_input)
-        return self.products.project(
-            centred, self.of_input, self.project_bias, dtype=self.inner
-        )
+        grid = self.grids.project
+        centred = quantize(x - self.mean, grid)
+        bias = self.biases.project
+        return self.products.project(centred, grid, bias, dtype=self.inner)
 
     def mix(self, x: Tensor, residual: Tensor | None) -> Tensor:
         """Return the output layer of attention, plus the residual, (rows, H)."""
-        rounded = quantize(x.float(), self.of_mixed)
-        return self.products.mix(rounded, self.of_mixed, self.mix_bias, add=residual)
+        grid = self.grids.mix
+        rounded = quantize(x.float(), grid)
+        return self.products.mix(rounded, grid, self.biases.mix, add=residual)
 
     def middle_norm(self, norm: nn.LayerNorm) -> Norm:
         """Return the layer norm between the blocks, which also subtracts the mean."""
+        # Its bias is added anyway, so that the shift costs nothing.
         shifted = norm.bias - self.middle_mean
 
         def apply(x: Tensor) -> Tensor:
@@ -323,203 +366,65 @@ class Int8Layers:
 
     def widen(self, x: Tensor, _: Tensor | None) -> Tensor:
         """Return the activated intermediate layer as bytes, (rows, intermediate)."""
+        grid = self.grids.widen
         return self.products.widen(
-            quantize(x, self.of_middle),
-            self.of_middle,
-            self.wide_bias,
+            quantize(x, grid),
+            grid,
+            self.biases.widen,
             activation=self.activation,
-            onto=self.of_wide,
+            # The kernel rounds its own result, so that the widest states are never in
+            # memory in float32.
+            onto=self.grids.narrow,
         )
 
     def narrow(self, x: Tensor, residual: Tensor | None) -> Tensor:
         """Return the output layer of the feed-forward block, plus the residual, which
         lacks the mean that the bias has, (rows, H).
         """
-        return self.products.narrow(x, self.of_wide, self.narrow_bias, add=residual)
+        grid = self.grids.narrow
+        return self.products.narrow(x, grid, self.biases.narrow, add=residual)
 
 
 def int8_steps(albert: Albert) -> list[steps.Step]:
     """Return all steps of an eight-bit network: each block is packed once, and bound to
     the calibration of each step.
     """
-    config = albert.config
-    hidden = config.hidden_size
-    sizes = Sizes(3 * hidden, hidden, config.intermediate_size, hidden)
-    ranges = albert.get_buffer("ranges")  # (steps, sites, 2)
-    shifts = albert.get_buffer("shifts")  # (steps, shifted, hidden)
-    biases = albert.get_buffer("biases")  # (steps, outputs)
-    attend = attend_of(config, in_rectangles=True)
+    attend = attend_of(albert.config, in_rectangles=True)
     inner = torch.bfloat16 if packing_pays(torch.bfloat16) else torch.float32
+    # by the number of their block
     projects = [Product(x.query, x.key, x.value) for x in albert.attention]
     mixes = [Product(block.output) for block in albert.attention]
     widens = [Product(block.intermediate) for block in albert.feed_forward]
     narrows = [Product(block.output) for block in albert.feed_forward]
 
-    made = list[steps.Step]()
-    for number, (i, j) in enumerate(albert.plan):
+    prepared = list[steps.Step]()
+    calibrated = calibrated_steps(albert)
+    for (i, j), calibrated_step in zip(albert.plan, calibrated, strict=True):
         attention = albert.attention[i]
         feed_forward = albert.feed_forward[j]
         layers = Int8Layers(
-            BlockProducts(projects[i], mixes[i], widens[j], narrows[j]),
-            ranges[number],
-            shifts[number],
-            biases[number],
-            sizes=sizes,
+            PerProduct(projects[i], mixes[i], widens[j], narrows[j]),
+            calibrated_step,
             activation=feed_forward.hidden_act,
             inner=inner,
         )
-        of_attention = steps.AttentionLayers(
+        attention_layers = steps.AttentionLayers(
             project=layers.project,
             attend=attend,
             output=layers.mix,
             norm=layers.middle_norm(attention.norm),
             heads=attention.heads,
         )
-        of_feed_forward = steps.FeedForwardLayers(
+        feed_forward_layers = steps.FeedForwardLayers(
             intermediate=layers.widen,
             output=layers.narrow,
             norm=norm_of(feed_forward.norm, torch.float32),
         )
         step = partial(
-            steps.block, of_attention, of_feed_forward, finish=steps.finish_step
+            steps.block,
+            attention_layers,
+            feed_forward_layers,
+            finish=steps.finish_step,
         )
-        made.append(step)
-    return made
-
-
-# Calibration, on texts like those that the model will read
-
-
-@torch.no_grad()
-def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
-    """Return the ranges, shifts and biases of each step's products, observed on
-    batches.
-    """
-    observers_by_step = _observe(albert, batches)
-    ranges = []
-    shifts = []
-    biases = []
-    for (i, j), observers in zip(albert.plan, observers_by_step, strict=True):
-        attention = albert.attention[i]
-        feed_forward = albert.feed_forward[j]
-        # the mean of each channel, over all tokens
-        means = [observer.total / observer.num_rows for observer in observers]
-        first, mixed, second, wide = means
-        step_biases = [
-            attention.query(first),
-            attention.key(first),
-            attention.value(first),
-            _correct_bias(attention.output, mixed),
-            feed_forward.intermediate(second),
-            # the residual lacks this mean
-            _correct_bias(feed_forward.output, wide) + second,
-        ]
-        biases.append(torch.cat(step_biases))  # (5 hidden + intermediate,)
-        shifts.append(torch.stack([first, second]))  # (2, hidden)
-        # only the inputs of the two blocks are shifted
-        centers: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
-        pairs = zip(observers, centers, strict=True)
-        ranges.append([observer.range(center) for observer, center in pairs])
-    return Int8Calibration(
-        torch.tensor(ranges), torch.stack(shifts), torch.stack(biases)
-    )
-
-
-def _observe(albert: Albert, batches: Iterable[Batch]) -> list[list["Observer"]]:
-    """Return the observers of each step, in the order of SITES, after all batches; the
-    network itself is never modified.
-    """
-    recorder = Recorder()
-    observed_steps = list[steps.Step]()
-    # A shared block is made for each step anew, so that every step has its observers.
-    for blocks in albert.plan:
-        observed_steps += steps.make_steps(albert, recorder.make, plan=[blocks])
-    for batch in batches:
-        recorder.num_tokens = len(batch.ids)
-        layout = Layout(batch)
-        hidden = albert.embedding(batch).to(albert.dtype)
-        for step in observed_steps:
-            hidden = step(hidden, layout)
-    count = len(SITES)
-    starts = range(0, len(recorder.observers), count)
-    return [recorder.observers[start : start + count] for start in starts]
-
-
-class Recorder:
-    """Makes linear layers, each with an observer of its inputs."""
-
-    def __init__(self) -> None:
-        # A step makes its products in the order of SITES.
-        self.observers = list[Observer]()
-        self.num_tokens = 0  # of the batch that is computed
-
-    def make(
-        self,
-        weight: Tensor,
-        bias: Tensor,
-        dtype: torch.dtype,
-        activation: Activation,
-        _dropout_prob: float,
-    ) -> Linear:
-        """Return the layer of `packed_linear`, observed."""
-        observer = Observer()
-        self.observers.append(observer)
-        linear = packed_linear(weight, bias, dtype, activation)
-
-        def apply(x: Tensor, residual: Tensor | None) -> Tensor:
-            observer.see(x[: self.num_tokens])  # the rows after these are padding
-            return linear(x, residual)
-
-        return apply
-
-
-def _correct_bias(linear: nn.Linear, mean: Tensor) -> Tensor:
-    """Return the bias, corrected for the effect of rounding the weights on the mean
-    product.
-    """
-    lost: Tensor = linear(mean) - Int8Linear(linear)(mean)
-    return linear.bias + lost
-
-
-class Observer:
-    """Observes the inputs of a product: extremes and sum of each channel, the number of
-    rows, and a sample of them.
-    """
-
-    def __init__(self) -> None:
-        self._low = torch.tensor(torch.inf)
-        self._high = torch.tensor(-torch.inf)
-        self.total = torch.zeros(())
-        self.num_rows = 0
-        self._rows = list[Tensor]()
-        self._draws = torch.Generator().manual_seed(0)
-
-    def see(self, x: Tensor) -> None:
-        """Observe an input (rows, channels)."""
-        self._low = self._low.minimum(x.amin(0))  # (channels,)
-        self._high = self._high.maximum(x.amax(0))
-        self.total = self.total + x.sum(0)
-        self.num_rows += len(x)
-        num_drawn = max(1, _NUM_DRAWN // x.shape[1])
-        numbers = torch.randint(len(x), (num_drawn,), generator=self._draws)
-        self._rows.append(x[numbers])
-
-    def range(self, shift: Tensor | float) -> tuple[float, float]:
-        """Return the range with the least rounding error, among shrunken versions of
-        the range between the extremes.
-
-        Clipping a rare extreme costs less than a coarser grid for everything else.
-        """
-        low = min(float((self._low - shift).min()), 0.0)
-        high = max(float((self._high - shift).max()), 0.0)
-        sample = torch.cat(self._rows) - shift  # (sampled rows, channels)
-        errors = [_rounding_error(sample, low * s, high * s) for s in _SHRINKS]
-        best = _SHRINKS[errors.index(min(errors))]
-        return low * best, high * best
-
-
-def _rounding_error(x: Tensor, low: float, high: float) -> float:
-    """Return the mean square of what rounding to the grid of a range changes."""
-    grid = ByteGrid.over(low, high)
-    rounded = torch.fake_quantize_per_tensor_affine(x, grid.scale, grid.zero, 0, 255)
-    return float((rounded - x).square().mean())
+        prepared.append(step)
+    return prepared
