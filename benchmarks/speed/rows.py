@@ -204,7 +204,7 @@ def products() -> dict[str, Call]:
     return calls
 
 
-# The tables: litebert and the best rival, then every contender
+# ---- the tables: litebert and the best rival, then every contender -------------------
 
 LEGEND = """\
 One network with random weights; all contenders of a part in one process,

@@ -379,7 +379,7 @@ def test_an_error_of_a_worker_stops_the_others_and_a_death_is_reported(
         run_on_ray([])
 
 
-# On a real Ray cluster: a head and two workers
+# ---- on a real Ray cluster: a head and two workers -----------------------------------
 
 
 @pytest.fixture

@@ -310,7 +310,7 @@ def test_verbs_whose_answer_grows_with_the_text_refuse_a_very_long_one() -> None
         model.fill("a" * MAX_CHARACTERS)
 
 
-# Explanations
+# ---- explanations --------------------------------------------------------------------
 
 PHRASES = [
     "a small cat sat on a mat",

@@ -156,7 +156,7 @@ def test_a_document_of_one_sentence_is_a_segment_without_a_label() -> None:
     assert by_length[12] == NO_LABEL and by_length[23] in (0, 1)
 
 
-# A mix of corpora, and the length of what they give.
+# ---- a mix of corpora, and the length of what they give ------------------------------
 
 
 def test_a_share_that_is_almost_nothing_is_refused_by_name() -> None:

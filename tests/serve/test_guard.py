@@ -236,7 +236,7 @@ def test_a_model_that_gives_all_texts_one_vector_is_not_served(
         load(str(folder), Options())
 
 
-# Routes
+# ---- routes --------------------------------------------------------------------------
 
 TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
 

@@ -240,7 +240,7 @@ def test_two_data_sets_of_one_name_are_refused() -> None:
         DATASETS.add("sst2", replace(DATASETS["sst2"], key_measure="f1"))
 
 
-# Learning from a teacher, here the network itself
+# ---- learning from a teacher, here the network itself --------------------------------
 
 
 @pytest.mark.parametrize("name", ["weighted", "multi-label", "regression", "choice"])
@@ -284,7 +284,7 @@ def test_a_teacher_that_does_not_fit_is_refused(
         )
 
 
-# Choices and tags
+# ---- choices and tags ----------------------------------------------------------------
 
 WORDS = (
     "anna took a red ball to the river. david found an old map in the house near a tree"
@@ -404,7 +404,7 @@ def test_rows_show_the_chosen_and_the_right_text() -> None:
     assert found == [("river", "house", 0.9, 0.0), (None, "David", 0.7, None)]
 
 
-# Tags
+# ---- tags ----------------------------------------------------------------------------
 
 HEAD = HeadConfig(kind="token-classification", labels=("B-LOC", "B-PER", "O"))
 FAMILY = TokenClassification(HEAD)

@@ -26,7 +26,7 @@ from litebert.tasks.kinds.text import Scores, TextExample
 from litebert.tasks.named import DATASETS, glue, published_scores, questions
 from litebert.tasks.named.glue import SUBMISSION_FILES, glue_zip
 
-# GLUE: its files
+# ---- GLUE: its files -----------------------------------------------------------------
 
 # official-behaviour 6.1: columns by number (labelled: texts, label; unlabelled: texts),
 # and rows by split
@@ -276,7 +276,7 @@ def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(
     )
 
 
-# GLUE: submissions
+# ---- GLUE: submissions ---------------------------------------------------------------
 
 SPELT = {
     **{
@@ -329,7 +329,7 @@ def test_the_archive_holds_the_eleven_files_and_the_same_answers_give_the_same_b
         )
 
 
-# RACE
+# ---- RACE ----------------------------------------------------------------------------
 
 
 def passage(name: str, **changes: object) -> str:

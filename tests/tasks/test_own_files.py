@@ -488,7 +488,7 @@ def test_labels_decide_the_kind_of_problem(
     assert reading.problem + " in doubt" * ("warning: 1.018" in about) == problem
 
 
-# From file to examples
+# ---- from file to examples -----------------------------------------------------------
 
 
 def jsonl(rows: Iterable[object]) -> str:

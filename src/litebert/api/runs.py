@@ -134,7 +134,7 @@ class Run(on_disk.RunFolder):
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self) or repr(self))}</pre>"
 
-    # Output in the shell
+    # ---- output in the shell -----------------------------------------------------
 
     def __str__(self) -> str:
         parts = self.finished

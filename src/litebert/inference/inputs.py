@@ -103,7 +103,7 @@ def open_network(
     return read_folder(folder, dtype=dtype, for_inference=True, device=chosen)
 
 
-# Sequences of pieces
+# ---- sequences of pieces -------------------------------------------------------------
 
 
 def encode_blanks(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[list[int]]:
@@ -193,7 +193,7 @@ def frame_batches(
         yield rows, Batch.from_lists(ids, segments).to(device)
 
 
-# Vectors of texts
+# ---- vectors of texts ----------------------------------------------------------------
 
 
 def chosen_vectors(
@@ -329,7 +329,7 @@ def to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return unit
 
 
-# Parts of texts
+# ---- parts of texts ------------------------------------------------------------------
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:

@@ -106,7 +106,7 @@ def problem(error: HttpError) -> Response:
     return reply({"error": body}, error.status, headers)
 
 
-# Bodies
+# ---- bodies --------------------------------------------------------------------------
 
 
 def decode(body: bytes) -> Json:
@@ -212,7 +212,7 @@ def _require_plain_json(request: Request) -> None:
         )
 
 
-# Every request
+# ---- every request -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ class PatientConnection(H11Protocol):
             self._due = None
 
 
-# Metrics
+# ---- metrics -------------------------------------------------------------------------
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COUNTS = (1, 2, 4, 8, 16, 32, 64)

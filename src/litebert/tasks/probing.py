@@ -72,7 +72,7 @@ def fit_head(
     return Probe(len(chosen), strength)
 
 
-# What ways to start are worth, before any training
+# ---- what ways to start are worth, before any training -------------------------------
 
 
 def try_head(

@@ -141,7 +141,7 @@ class Family(ABC, Generic[Example, Answer]):
         nothing.
         """
 
-    # Learning
+    # ---- learning ----------------------------------------------------------------
 
     @abstractmethod
     def features(
@@ -160,7 +160,7 @@ class Family(ABC, Generic[Example, Answer]):
         end.
         """
 
-    # Answering
+    # ---- answering ---------------------------------------------------------------
 
     @abstractmethod
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
@@ -214,7 +214,7 @@ class Family(ABC, Generic[Example, Answer]):
         training, for each of them.
         """
 
-    # In words
+    # ---- in words ----------------------------------------------------------------
 
     def shown(self, example: Example, /) -> str:
         """Return the text that is shown next to an answer."""

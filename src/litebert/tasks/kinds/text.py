@@ -101,7 +101,7 @@ class Scores:
         return cls(tuple(np.mean(values, axis=0).tolist()))
 
 
-# Texts and pairs
+# ---- texts and pairs -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class TextClassification(Scoring[TextExample, Scores]):
     is_ordered: ClassVar[bool] = False
     """Whether the labels are a scale, of which only the user knows the order."""
 
-    # How labels are read from users' own files
+    # ---- how labels are read from users' own files -------------------------------
 
     @classmethod
     def settle_labels(
@@ -214,7 +214,7 @@ class TextClassification(Scoring[TextExample, Scores]):
                 break  # it learns something else than the class that has `linear`
         return False
 
-    # What all kinds have in common
+    # ---- what all kinds have in common -------------------------------------------
 
     def texts(self, example: TextExample, /) -> tuple[str, ...]:
         if example.second is None:

@@ -59,7 +59,7 @@ def normalize_name(name: str) -> str:
     return "".join(filter(str.isalnum, plain)).lower()
 
 
-# What users type: role=name
+# ---- what users type: role=name ------------------------------------------------------
 
 
 @dataclass(frozen=True)

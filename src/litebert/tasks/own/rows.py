@@ -73,7 +73,7 @@ class RowReading(ABC, Generic[Example, Answer]):
     learned: ClassVar[tuple[Role, ...]] = ("label",)
     """Those of the right answers, which files without labels lack."""
 
-    # Settling: what the columns are, and what the labels are
+    # ---- settling: what the columns are, and what the labels are -----------------
 
     @classmethod
     def are_like(cls, guess: ColumnGuess) -> bool:  # noqa: ARG003
@@ -92,7 +92,7 @@ class RowReading(ABC, Generic[Example, Answer]):
         their labels for the user.
         """
 
-    # Reading
+    # ---- reading -----------------------------------------------------------------
 
     @property
     @abstractmethod

@@ -71,7 +71,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     # the null score of a question without any window
     of_no_window: ClassVar[float | None] = None
 
-    # Learning
+    # ---- learning ----------------------------------------------------------------
 
     def features(
         self,
@@ -117,7 +117,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         of_end = F.cross_entropy(logits[..., 1], end, reduction="none")
         return (of_start + of_end) / 2
 
-    # Answering
+    # ---- answering ---------------------------------------------------------------
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the candidates of each window."""
@@ -219,7 +219,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
                 if span != self.nothing:
                     yield span
 
-    # Measuring
+    # ---- measuring ---------------------------------------------------------------
 
     def measures(
         self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /
@@ -244,7 +244,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
             return ()
         return ("answered",) if example.answers else ("unanswerable",)
 
-    # Showing
+    # ---- showing -----------------------------------------------------------------
 
     def shown(self, example: SpanExample, /) -> str:
         return example.question
