@@ -27,8 +27,15 @@ from litebert.config import (
 from litebert.device import Device, move_network
 from litebert.distributed import ALONE, _connection_errors
 from litebert.errors import as_litebert_error
-from litebert.fast import accelerate, attention, checkpoint_gradients, is_int8, pack
-from litebert.fast.int8 import calibrate, to_int8
+from litebert.fast import (
+    accelerate,
+    attention,
+    calibrate,
+    checkpoint_gradients,
+    is_int8,
+    pack,
+    to_int8,
+)
 from litebert.hub import packaged_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, pool_rows
 from litebert.objectives import PretrainingBatch
