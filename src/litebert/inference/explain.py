@@ -147,21 +147,26 @@ class _Line:
 
     def mean_gradient(self) -> Float[Tensor, "tokens embed"]:
         """Return the gradient of the score, averaged along the line."""
-        # on [-1, 1]; the weights add up to 2
         points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)
-        alphas = torch.tensor((points + 1) / 2, dtype=self.words.dtype)
+        # The quadrature is for [-1, 1], where its weights add up to 2; the line goes
+        # from 0, the masked texts, to 1, the texts.
+        places = torch.tensor((points + 1) / 2, dtype=self.words.dtype)
         shares = torch.tensor(weights / 2, dtype=torch.float32)
-        alphas = self._device.copy(alphas[:, None, None])  # (points, 1, 1)
+        places = self._device.copy(places[:, None, None])  # (points, 1, 1)
         shares = self._device.copy(shares[:, None, None])
-        gradient = torch.zeros_like(self.words, dtype=torch.float32)
-        size = max(1, TOKENS_AT_ONCE // len(self.words))
-        parts = zip(torch.split(alphas, size), torch.split(shares, size), strict=True)
-        for alpha, share in parts:
-            places = self.blanks + alpha * (self.words - self.blanks)
-            places.requires_grad_()  # (points, tokens, embed)
-            (slope,) = torch.autograd.grad(self.scores(places).sum(), places)
-            gradient += (slope.float() * share).sum(0)
-        return gradient
+
+        mean = torch.zeros_like(self.words, dtype=torch.float32)  # (tokens, embed)
+        points_at_once = max(1, TOKENS_AT_ONCE // len(self.words))
+        for start in range(0, NUM_POINTS, points_at_once):
+            part = slice(start, start + points_at_once)
+            # (points, tokens, embed)
+            vectors = self.blanks + places[part] * (self.words - self.blanks)
+            vectors.requires_grad_()
+            # Points do not depend on one another: the sum has the gradients of all.
+            total = self.scores(vectors).sum()
+            (gradients,) = torch.autograd.grad(total, vectors)
+            mean += (gradients.float() * shares[part]).sum(0)
+        return mean
 
 
 def _framed(

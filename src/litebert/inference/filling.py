@@ -18,8 +18,10 @@ from litebert.tokenizer import Tokenizer
 
 Likely: TypeAlias = list[tuple[int, float]]
 """Pieces for a blank with their probabilities, best first."""
-# blanks for which the probabilities of all pieces are in memory: 30 MB with 30,000
-# pieces
+Combination: TypeAlias = tuple[tuple[int, ...], float]
+"""A piece for each blank of a text, with the product of their probabilities."""
+# The probabilities of all pieces are in memory for so many blanks: 30 MB with 30,000
+# pieces.
 BLANKS_AT_ONCE = 256
 
 
@@ -28,22 +30,23 @@ def fill_texts(
 ) -> list[Results[Filling]]:
     """Return the `top` likeliest fillings of each text, best first."""
     longest = network.config.max_position_embeddings - 2  # [CLS] and [SEP] are added
-    encoded = list[list[int]]()
-    ids_of_texts = inputs.encode_blanks(tokenizer, texts)
-    for text, ids in zip(texts, ids_of_texts, strict=True):
-        encoded.append(_window_of_blanks(tokenizer, text, ids, longest))
+    ids_of_texts = list[list[int]]()
+    all_ids = inputs.encode_blanks(tokenizer, texts)
+    for text, ids in zip(texts, all_ids, strict=True):
+        ids_of_texts.append(_window_of_blanks(tokenizer, text, ids, longest))
+
     fillings: list[Results[Filling]] = [Results()] * len(texts)
-    for rows, batch in inputs.frame_batches(network, tokenizer, encoded):
-        num_blanks = [encoded[row].count(tokenizer.mask_id) for row in rows]
-        # the blanks of a batch are in the order of its rows
+    for rows, batch in inputs.frame_batches(network, tokenizer, ids_of_texts):
+        num_blanks = [ids_of_texts[row].count(tokenizer.mask_id) for row in rows]
         likely = likely_pieces(network, tokenizer, batch, sum(num_blanks), top)
+        # The blanks of a batch are in the order of its rows.
         remaining = iter(likely)
         for row, number in zip(rows, num_blanks, strict=True):
             blanks = list(islice(remaining, number))
-            filled = list[Filling]()
+            of_text = list[Filling]()
             for pieces, probability in best_combinations(blanks, top):
-                filled.append(_filling(tokenizer, texts[row], pieces, probability))
-            fillings[row] = Results(filled)
+                of_text.append(_filling(tokenizer, texts[row], pieces, probability))
+            fillings[row] = Results(of_text)
     return fillings
 
 
@@ -72,30 +75,31 @@ def likely_pieces(
     device = device_of(network)
     places = device.indices(batch.ids == tokenizer.mask_id, num_blanks)
     hidden = network.albert(batch, places)  # (blanks, hidden)
-    table = network.albert.embedding.word.weight
-    alike = device.copy(torch.from_numpy(tokenizer.first_alike))  # (vocab,)
+    table = network.albert.embedding.word.weight  # (rows, embed)
+    # A word can be spelt by two pieces, the one that begins a word and the one that
+    # continues it ("▁he" and "he"): their probabilities are added. Special pieces and a
+    # lone "▁" are not words.
+    first_alike = device.copy(torch.from_numpy(tokenizer.first_alike))  # (vocab,)
     no_words = [*tokenizer.special_ids, *tokenizer.textless_ids]
+
     likely = list[Likely]()
     for part in hidden.split(BLANKS_AT_ONCE):
-        # (blanks, vocab): some models have more rows than pieces, for speed
-        logits = network.masked_lm(part, table)[:, : tokenizer.vocab_size].float()
-        # A word can be spelt by two pieces, the one that begins a word and the one that
-        # continues it ("▁he" and "he"): their probabilities are added. Special pieces
-        # and a lone "▁" are not words.
+        logits = network.masked_lm(part, table)  # (blanks, rows)
+        # Some models have more rows than pieces, for speed.
+        logits = logits[:, : tokenizer.vocab_size].float()  # (blanks, vocab)
         logits[:, no_words] = -torch.inf
-        chances = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1))
-        best = chances.topk(min(top, logits.shape[1]))
+        by_piece = logits.softmax(-1)
+        by_word = torch.zeros_like(by_piece).index_add_(1, first_alike, by_piece)
+        best = by_word.topk(min(top, tokenizer.vocab_size))  # (blanks, top)
         ids_of_blanks = best.indices.tolist()
         chances_of_blanks = best.values.tolist()
-        for ids, values in zip(ids_of_blanks, chances_of_blanks, strict=True):
-            pairs = zip(ids, values, strict=True)
+        for ids, chances in zip(ids_of_blanks, chances_of_blanks, strict=True):
+            pairs = zip(ids, chances, strict=True)
             likely.append([(id_, chance) for id_, chance in pairs if chance > 0])
     return likely
 
 
-def best_combinations(
-    blanks: Sequence[Likely], top: int
-) -> list[tuple[tuple[int, ...], float]]:
+def best_combinations(blanks: Sequence[Likely], top: int) -> list[Combination]:
     """Return the `top` likeliest choices of a piece for each blank.
 
     Blanks are independent, so the best combinations extend the best shorter ones. If
@@ -105,14 +109,21 @@ def best_combinations(
     >>> best_combinations([[(7, 0.6), (8, 0.4)], [(9, 1.0)]], 5)
     [((7, 9), 0.6), ((8, 9), 0.4)]
     """
-    best: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
+    best: list[Combination] = [((), 1.0)]
     for blank in blanks:
-        longer = []
+        longer = list[Combination]()
         for number, (pieces, probability) in enumerate(best, start=1):
-            for piece, chance in blank[: top // number]:
+            most = top // number
+            for piece, chance in blank[:most]:
                 longer.append(((*pieces, piece), probability * chance))
-        best = sorted(longer, key=lambda combination: -combination[1])[:top]
+        longer.sort(key=_probability_of, reverse=True)
+        best = longer[:top]
     return best
+
+
+def _probability_of(combination: Combination) -> float:
+    _, probability = combination
+    return probability
 
 
 def _filling(
@@ -122,8 +133,9 @@ def _filling(
     before, *after = text.split(MASK)
     filled = before
     for piece, following in zip(pieces, after, strict=True):
-        # "seen" for the piece "##seen"
-        filled += tokenizer.texts[piece].strip() + following
+        letters = tokenizer.texts[piece].strip()  # "seen" for the piece "##seen"
+        filled += letters + following
     words = tuple(tokenizer.decode([piece]) for piece in pieces)
-    places = tuple(place.span() for place in re.finditer(re.escape(MASK), text))
+    blanks = re.finditer(re.escape(MASK), text)
+    places = tuple(blank.span() for blank in blanks)
     return Filling(filled, words, probability, places)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,9 @@ RETRIEVAL_COLUMNS = ("question", "context")
 MOST_BLOCKED = 4_096
 
 
+# ---- BLiMP ---------------------------------------------------------------------------
+
+
 def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return the share of minimal pairs in which the good sentence is likelier, overall
     and by field.
@@ -37,63 +41,74 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     from Warstadt et al. (2020). All paradigms (`UID`) have the same weight; `limit`
     keeps only the first pairs of each.
     """
-    paradigms: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in _rows(data, "blimp", [BLIMP_COLUMNS]):
+    pairs_of = defaultdict[tuple[str, str], list[tuple[str, str]]](list)
+    for good, bad, paradigm, field in _read(data, "blimp", [BLIMP_COLUMNS]).rows:
         # BLiMP has two spellings of one field
-        field = str(row["field"]).replace("/", "_")
-        paradigms[field, str(row["UID"])].append(row)
+        field_name = field.replace("/", "_")
+        pairs_of[field_name, paradigm].append((good, bad))
 
-    shares_by_field: dict[str, list[float]] = defaultdict(list)
-    for (field, _), rows in sorted(paradigms.items()):
-        share = _share_of_good(model, rows[:limit])
-        shares_by_field[field].append(share)
+    shares_of = defaultdict[str, list[float]](list)
+    for (field_name, _), pairs in sorted(pairs_of.items()):
+        share = _share_of_good(model, pairs[:limit])
+        shares_of[field_name].append(share)
 
     # Over the paradigms, not over the fields: fields differ in their number of paradigms.
-    measures = {"blimp": mean(chain.from_iterable(shares_by_field.values()))}
-    for field, shares in shares_by_field.items():
-        measures[f"blimp_{field}"] = mean(shares)
+    shares_of_paradigms = chain.from_iterable(shares_of.values())
+    measures = {"blimp": mean(shares_of_paradigms)}
+    for field_name, shares in shares_of.items():
+        measures[f"blimp_{field_name}"] = mean(shares)
     return measures
 
 
-def _share_of_good(model: Model, rows: Sequence[Row]) -> float:
-    """Return the share of minimal pairs in which the good sentence is likelier."""
-    sentences = list[str]()
-    for row in rows:
-        sentences += [str(row["sentence_good"]), str(row["sentence_bad"])]
-    likelihoods = [score.log_likelihood for score in model.score(sentences)]
-    pairs = np.array(likelihoods).reshape(-1, 2)  # (pairs, good and bad)
-    return float((pairs[:, 0] > pairs[:, 1]).mean())
+def _share_of_good(model: Model, pairs: Sequence[tuple[str, str]]) -> float:
+    """Return the share of pairs (good, bad) in which the good sentence is likelier."""
+    sentences = list(chain.from_iterable(pairs))
+    scores = model.score(sentences)
+    likelihoods = np.array([score.log_likelihood for score in scores])
+    good = likelihoods[0::2]  # (pairs,)
+    bad = likelihoods[1::2]
+    return float((good > bad).mean())
+
+
+# ---- similarity of sentences ---------------------------------------------------------
 
 
 def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return the correlations of cosines with the human scores of sentence pairs
     (STS-B, SICK).
     """
-    rows = _rows(data, "sts", PAIR_COLUMNS)[:limit]
-    columns = next(names for names in PAIR_COLUMNS if set(names) <= set(rows[0]))
-    first_column, second_column, score_column = columns
-    scores = _human_scores(rows, score_column, data)  # (pairs,)
-    first = model.embed([str(row[first_column]) for row in rows], normalize=True)
-    second = model.embed([str(row[second_column]) for row in rows], normalize=True)
-    # (pairs, hidden) each, of length 1: their products add up to the cosines
-    cosines = (first * second).sum(1)
-    measures = regression_measures(scores, cosines)
+    table = _read(data, "sts", PAIR_COLUMNS)
+    rows = table.rows[:limit]
+    human_scores = _human_scores(rows, table.columns[2], data)  # (pairs,)
+    first = model.embed([row[0] for row in rows], normalize=True)  # (pairs, width)
+    second = model.embed([row[1] for row in rows], normalize=True)
+    # of vectors with length 1, the scalar product is the cosine
+    cosines = (first * second).sum(1)  # (pairs,)
+    measures = regression_measures(human_scores, cosines)
     return {"sts_spearman": measures["spearman"], "sts_pearson": measures["pearson"]}
 
 
-def _human_scores(rows: Sequence[Row], column: str, data: Path) -> NDArray[np.float64]:
-    """Return the scores of all pairs; raise LB-992 if one is not a number."""
-    scores = np.array([number_of(row[column]) for row in rows], dtype=np.float64)
-    missing = np.flatnonzero(np.isnan(scores))
-    if missing.size == 0:
-        return scores
-    place = int(missing[0])
-    raise LitebertError(
-        "LB-992",
-        f"{data}, row {place + 1}: the {column} is not a number",
-        received=str(rows[place][column]),
-        next=f"correct or remove this row: {data}",
-    )
+def _human_scores(
+    rows: Sequence[Sequence[str]], column: str, data: Path
+) -> NDArray[np.float64]:
+    """Return the score of each pair, its third cell; raise LB-992 if one is not a
+    number.
+    """
+    scores = list[float]()
+    for number, (_, _, cell) in enumerate(rows, start=1):
+        score = number_of(cell)
+        if score is None:
+            raise LitebertError(
+                "LB-992",
+                f"{data}, row {number}: the {column} is not a number",
+                received=cell,
+                next=f"correct or remove this row: {data}",
+            )
+        scores.append(score)
+    return np.array(scores)
+
+
+# ---- retrieval -----------------------------------------------------------------------
 
 
 def retrieval(
@@ -106,52 +121,82 @@ def retrieval(
     reciprocal rank counts ranks beyond 10 as 0; recall at k is the share of questions
     found among the first k.
     """
-    rows = _rows(data, "retrieval", [RETRIEVAL_COLUMNS])[:limit]
-    # A paragraph has several questions: it counts once, in order of appearance.
-    contexts = list(dict.fromkeys(str(row["context"]) for row in rows))
-    numbers = {context: number for number, context in enumerate(contexts)}
-    wanted = np.array([numbers[str(row["context"])] for row in rows])  # (questions,)
-    vectors = model.embed(contexts, normalize=True)  # (contexts, hidden)
-    questions = model.embed([str(row["question"]) for row in rows], normalize=True)
+    rows = _read(data, "retrieval", [RETRIEVAL_COLUMNS]).rows[:limit]
+    # A paragraph has several questions: it gets one number, in order of appearance.
+    numbers = dict[str, int]()
+    for _, context in rows:
+        numbers.setdefault(context, len(numbers))
+    contexts = model.embed(list(numbers), normalize=True)  # (contexts, width)
+    questions = model.embed([question for question, _ in rows], normalize=True)
+    wanted = np.array([numbers[context] for _, context in rows])  # (questions,)
 
-    # how many paragraphs are nearer than the wanted one: (questions,)
-    ranks = np.zeros(len(rows), dtype=np.int64)
-    for start in range(0, len(rows), MOST_BLOCKED):
-        block = slice(start, start + MOST_BLOCKED)
-        cosines = questions[block] @ vectors.T  # (block, contexts)
-        wanted_cosines = np.take_along_axis(cosines, wanted[block, None], axis=1)
-        ranks[block] = (cosines > wanted_cosines).sum(1)
-
-    reciprocal_ranks = np.where(ranks < 10, 1 / (1 + ranks), 0.0)
+    num_nearer = _count_nearer(questions, contexts, wanted)
+    reciprocal_ranks = np.where(num_nearer < 10, 1 / (1 + num_nearer), 0.0)
     measures = {"retrieval_mrr": float(reciprocal_ranks.mean())}
     for k in (1, 5, 10):
-        measures[f"retrieval_recall_at_{k}"] = float((ranks < k).mean())
+        is_among_first = num_nearer < k
+        measures[f"retrieval_recall_at_{k}"] = float(is_among_first.mean())
     return measures
 
 
-def _rows(data: Path, measure: str, columns: Sequence[tuple[str, ...]]) -> list[Row]:
-    """Return the rows of a file; all must have the columns of one of the tuples, or
-    LB-992 is raised.
+def _count_nearer(
+    questions: NDArray[np.float32],
+    contexts: NDArray[np.float32],
+    wanted: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return how many contexts are nearer to each question than the wanted one,
+    (questions,).
+    """
+    num_nearer = np.zeros(len(questions), dtype=np.int64)
+    for start in range(0, len(questions), MOST_BLOCKED):
+        block = slice(start, start + MOST_BLOCKED)
+        cosines = questions[block] @ contexts.T  # (block, contexts)
+        columns = wanted[block, np.newaxis]  # (block, 1)
+        wanted_cosines = np.take_along_axis(cosines, columns, axis=1)
+        num_nearer[block] = (cosines > wanted_cosines).sum(1)
+    return num_nearer
+
+
+# ---- files ---------------------------------------------------------------------------
+
+
+class _Table(NamedTuple):
+    """The columns that a measure reads, and their cells in each row, as texts."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def _read(data: Path, measure: str, layouts: Sequence[tuple[str, ...]]) -> _Table:
+    """Read the columns of the layout that a file has; raise LB-992 if it has none, or
+    if a row lacks one of its columns.
     """
     rows = [row for _, row in open_table(data, has_header=True).rows()]
     if not rows:
-        raise _no_rows(data, measure, columns, received="no rows")
+        raise _no_rows(data, measure, layouts, received="no rows")
     # The first row says which of the layouts the file has.
-    layout = next((names for names in columns if set(names) <= set(rows[0])), None)
+    columns = next((names for names in layouts if _has(rows[0], names)), layouts[0])
+    table = list[tuple[str, ...]]()
     for row in rows:
-        if layout is None or not set(layout) <= set(row):
-            raise _no_rows(data, measure, columns, received=", ".join(row))
-    return rows
+        if not _has(row, columns):
+            names = ", ".join(row) or "no rows"
+            raise _no_rows(data, measure, layouts, received=names)
+        table.append(tuple(str(row[name]) for name in columns))
+    return _Table(columns, table)
+
+
+def _has(row: Row, columns: Sequence[str]) -> bool:
+    return set(columns) <= set(row)
 
 
 def _no_rows(
-    data: Path, measure: str, columns: Sequence[tuple[str, ...]], *, received: str
+    data: Path, measure: str, layouts: Sequence[tuple[str, ...]], *, received: str
 ) -> LitebertError:
     return LitebertError(
         "LB-992",
         f"{data} has no rows for {measure}",
-        received=received or "no rows",
-        expected=" or ".join(map(", ".join, columns)),
+        received=received,
+        expected=" or ".join(map(", ".join, layouts)),
         next="litebert evaluate --help",
     )
 

@@ -25,20 +25,21 @@ def score_texts(
     """
     longest = network.config.max_position_embeddings - 2  # [CLS] and [SEP] are added
     encodings = [tokenizer.encode(text) for text in texts]
-    # the log-probability of each piece, text by text
-    values = [[0.0] * len(encoding.ids) for encoding in encodings]
+    # The log-probability of each piece, text by text.
+    values_of = [[0.0] * len(encoding.ids) for encoding in encodings]
     copies = _masked_copies(encodings, longest, tokenizer.mask_id)
     while group := list(islice(copies, COPIES_AT_ONCE)):
         ids_of_copies = [copy.ids for copy in group]
         for numbers, batch in inputs.frame_batches(network, tokenizer, ids_of_copies):
-            read = [group[number] for number in numbers]
-            masked_ids = [copy.masked_id for copy in read]
-            predicted = _predict(network, tokenizer, batch, masked_ids)
-            for copy, value in zip(read, predicted, strict=True):
-                values[copy.text][copy.place] = value
+            copies_read = [group[number] for number in numbers]
+            labels = [copy.masked_id for copy in copies_read]
+            values = _log_probabilities(network, tokenizer, batch, labels)
+            for copy, value in zip(copies_read, values, strict=True):
+                values_of[copy.text][copy.place] = value
+
     scores = list[Score]()
-    for text, encoding, of_pieces in zip(texts, encodings, values, strict=True):
-        scores.append(_score(text, encoding.offsets, of_pieces))
+    for text, encoding, values in zip(texts, encodings, values_of, strict=True):
+        scores.append(_score(text, encoding.offsets, values))
     return scores
 
 
@@ -64,26 +65,28 @@ def _masked_copies(
 
 
 @torch.inference_mode()
-def _predict(
-    network: Any, tokenizer: Tokenizer, batch: Batch, masked_ids: list[int]
+def _log_probabilities(
+    network: Any, tokenizer: Tokenizer, batch: Batch, labels: list[int]
 ) -> list[float]:
-    """Return the log-probability of what each sequence has at its only [MASK]."""
+    """Return the log-probability of a piece at the only [MASK] of each sequence."""
     device = device_of(network)
-    places = device.indices(batch.ids == tokenizer.mask_id, len(masked_ids))
+    places = device.indices(batch.ids == tokenizer.mask_id, len(labels))
     hidden = network.albert(batch, places)  # (copies, hidden)
-    table = network.albert.embedding.word.weight
+    table = network.albert.embedding.word.weight  # (vocab, embed)
     logits = network.masked_lm(hidden, table).float()  # (copies, vocab)
-    labels = device.copy(torch.tensor(masked_ids))
-    picked = logits.log_softmax(-1).gather(-1, labels[:, None])
-    values: list[float] = picked.flatten().tolist()
+    log_probabilities = logits.log_softmax(-1)
+    columns = device.copy(torch.tensor(labels)).unsqueeze(-1)  # (copies, 1)
+    values: list[float] = log_probabilities.gather(-1, columns).flatten().tolist()
     return values
 
 
 def _score(
     text: str, offsets: Sequence[tuple[int, int]], values: Sequence[float]
 ) -> Score:
+    """Return the score of a text from the log-probabilities of its pieces."""
     total = math.fsum(values)
-    perplexity = math.exp(min(700.0, -total / max(1, len(values))))  # per piece
+    mean_surprise = -total / max(1, len(values))  # nats per piece
+    perplexity = math.exp(min(700.0, mean_surprise))  # exp(710) is infinite
     words = list[WordScore]()
     for word in inputs.sum_by_word(text, offsets, values):
         spelling = text[word.start : word.end]

@@ -64,21 +64,43 @@ class ConditionalSpanHead(nn.Module):
         """
         start = self.start(hidden).squeeze(-1)  # (sequences, width)
         start = start.masked_fill(~allowed, NEVER).log_softmax(-1)
+        # (sequences, starts)
         chosen = start.topk(starts).indices if isinstance(starts, int) else starts
-        index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-        # W [token, start] as two products: each token is multiplied only once.
-        # (sequences, starts, hidden)
-        at_starts = self.end_start(hidden.gather(1, index))
-        # (sequences, starts, width, hidden)
-        mixed = torch.tanh(self.end_token(hidden)[:, None] + at_starts[:, :, None])
-        end = self.end(self.end_norm(mixed)).squeeze(-1)  # (sequences, starts, width)
-        end = end.masked_fill(~allowed[:, None], NEVER).log_softmax(-1)
-        # the state of the expected start, beside that of [CLS]
-        summed = (start.exp().unsqueeze(-1) * hidden).sum(1)  # (sequences, hidden)
-        both = torch.cat([summed, hidden[:, 0]], -1)
-        answer = self.dropout(torch.tanh(self.answer_hidden(both)))
-        no_answer = self.answer(answer).squeeze(-1)  # (sequences,)
+        end = self._score_ends(hidden, allowed, chosen)
+        no_answer = self._score_no_answer(hidden, start)
         return ConditionalSpans(start, chosen, end, no_answer)
+
+    def _score_ends(
+        self,
+        hidden: Float[Tensor, "sequences width hidden"],
+        allowed: Bool[Tensor, "sequences width"],
+        chosen: Int[Tensor, "sequences starts"],
+    ) -> Float[Tensor, "sequences starts width"]:
+        """Return the log-probabilities of ends, given each chosen start."""
+        hidden_size = hidden.shape[-1]
+        index = chosen.unsqueeze(-1).expand(-1, -1, hidden_size)
+        at_starts = hidden.gather(1, index)  # (sequences, starts, hidden)
+        # W [token, start] as two products: each token is multiplied only once.
+        of_starts = self.end_start(at_starts).unsqueeze(2)
+        of_tokens = self.end_token(hidden).unsqueeze(1)
+        # (sequences, starts, width, hidden)
+        mixed = self.end_norm(torch.tanh(of_tokens + of_starts))
+        logits: Tensor = self.end(mixed).squeeze(-1)  # (sequences, starts, width)
+        return logits.masked_fill(~allowed.unsqueeze(1), NEVER).log_softmax(-1)
+
+    def _score_no_answer(
+        self,
+        hidden: Float[Tensor, "sequences width hidden"],
+        start: Float[Tensor, "sequences width"],
+    ) -> Float[Tensor, " sequences"]:
+        """Return the logit for "no answer" from the expected start beside [CLS]."""
+        probabilities = start.exp().unsqueeze(-1)
+        expected = (probabilities * hidden).sum(1)  # (sequences, hidden)
+        at_cls = hidden[:, 0]
+        joined = torch.cat([expected, at_cls], -1)
+        answer = self.dropout(torch.tanh(self.answer_hidden(joined)))
+        logits: Tensor = self.answer(answer).squeeze(-1)
+        return logits
 
 
 def score_spans(
@@ -88,12 +110,13 @@ def score_spans(
     has fewer starts.
     """
     width = max(batch.lengths)
-    is_context = batch.segments == 1  # and the last [SEP]
-    is_context = is_context.index_fill(0, batch.offsets[1:] - 1, False)
+    last_tokens = batch.offsets[1:] - 1  # [SEP], in the segment of the context
+    is_context = (batch.segments == 1).index_fill(0, last_tokens, False)
     is_cls = batch.positions == 0  # it stands for "no answer"
     allowed = batch.to_padded(is_context | is_cls, width=width)
     hidden = batch.to_padded(network.albert(batch), width=width)
+    possible = starts
     if isinstance(starts, int):
-        starts = min(starts, width)
-    spans: ConditionalSpans = network.head(hidden.float(), allowed, starts)
+        possible = min(starts, width)
+    spans: ConditionalSpans = network.head(hidden.float(), allowed, possible)
     return spans
