@@ -11,6 +11,7 @@ from litebert.reading.tables import Row
 from litebert.tasks.own.cells import (
     MISSING,
     are_joined_labels,
+    is_number,
     list_of,
     mark_of,
     number_of,
@@ -79,7 +80,7 @@ def _are_scores(name: str, counts: Counter[str]) -> bool:
 def are_numbers(labels: Iterable[str]) -> bool:
     """Return whether all labels that are not words for a missing value are numbers."""
     filled = [label for label in labels if label.lower() not in MISSING]
-    return bool(filled) and all(number_of(label) is not None for label in filled)
+    return bool(filled) and all(map(is_number, filled))
 
 
 def only_member(cell: object) -> object:

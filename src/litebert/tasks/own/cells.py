@@ -78,6 +78,11 @@ def number_of(value: object) -> float | None:
     return number if abs(number) < 3.4e38 else None  # false for NaN, too
 
 
+def is_number(value: object) -> bool:
+    """Return whether a cell has a number, and nothing else."""
+    return number_of(value) is not None
+
+
 _MARKS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 
 
@@ -175,7 +180,7 @@ def strings_of(cells: Iterable[object]) -> list[str]:
     strings = list[str]()
     for cell in cells:
         text = text_of(cell) if isinstance(cell, str) else None
-        if text is not None and number_of(text) is None:
+        if text is not None and not is_number(text):
             strings.append(text)
     return strings
 

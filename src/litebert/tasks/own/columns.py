@@ -34,9 +34,7 @@ PAIRS: Sequence[Sequence[str]] = _USUAL["pairs"]
 NAMES: Mapping[Role, Sequence[str]] = _USUAL["roles"]
 # more names of the label column, if rows have choices
 CHOSEN: Sequence[str] = _USUAL["chosen"]
-KNOWN_NAMES = frozenset(
-    [*CHOSEN, *(name for names in (*NAMES.values(), *PAIRS) for name in names)]
-)
+_USUAL_NAMES = frozenset(chain(CHOSEN, *NAMES.values(), *PAIRS))
 
 
 def roles() -> tuple[Role, ...]:
@@ -57,6 +55,11 @@ def normalize_name(name: str) -> str:
     """
     plain = unicodedata.normalize("NFD", name)
     return "".join(filter(str.isalnum, plain)).lower()
+
+
+def is_usual_name(name: str) -> bool:
+    """Return whether a column of any role is often called so."""
+    return normalize_name(name) in _USUAL_NAMES
 
 
 # ---- what users type: role=name ------------------------------------------------------

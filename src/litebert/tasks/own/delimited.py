@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, count, takewhile, zip_longest
+from itertools import dropwhile, zip_longest
 from statistics import fmean
 from typing import TypeAlias
 
@@ -16,8 +16,8 @@ from litebert.reading import tables
 from litebert.reading.source import Source
 from litebert.reading.spreadsheet import Sheet
 from litebert.reading.tables import Dialect, Quoting, Scanned
-from litebert.tasks.own.cells import MISSING, name_of, number_of, text_of
-from litebert.tasks.own.columns import KNOWN_NAMES, NAMES, normalize_name
+from litebert.tasks.own.cells import MISSING, is_number, name_of, text_of
+from litebert.tasks.own.columns import NAMES, is_usual_name, normalize_name
 from litebert.tasks.own.table import SAMPLE_ROWS, TableFile
 
 NumberedCells: TypeAlias = tuple[int, Sequence[object]]
@@ -106,7 +106,7 @@ def are_delimited(lines: Sequence[str]) -> bool:
     trial = _Trial.of(dialect, lines[dialect.num_skipped :] or [""])
     if trial.num_cells < 2:
         return False
-    if trial.has_known_name and trial.share > _SHARE_WITH_NAMES:
+    if trial.has_usual_name and trial.share > _SHARE_WITH_NAMES:
         return True
     sure_share = _SURE_SHARES.get(dialect.delimiter)
     return sure_share is not None and trial.share >= sure_share
@@ -116,6 +116,8 @@ _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
 # the line with which Excel is told the delimiter
 _DECLARED = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _QUOTINGS: tuple[Quoting, ...] = ("doubled", "escaped", "none")
+# in which each line is one cell
+_UNDIVIDED = (Dialect(tables.NO_DELIMITER, "doubled"), Dialect(tables.NO_DELIMITER))
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class _Trial:
 
     dialect: Dialect
     num_cells: int  # in the first row
-    has_known_name: bool  # in the first row
+    has_usual_name: bool  # in the first row
     share: float  # of the lines, in rows as wide as the first one
 
     @classmethod
@@ -138,9 +140,8 @@ class _Trial:
             first = first or row.cells
             if len(row.cells) in (0, len(first)):
                 num_fitting += row.num_lines
-        names = map(normalize_name, first)
-        has_known_name = any(name in KNOWN_NAMES for name in names)
-        return cls(dialect, len(first), has_known_name, num_fitting / len(lines))
+        has_usual_name = any(map(is_usual_name, first))
+        return cls(dialect, len(first), has_usual_name, num_fitting / len(lines))
 
 
 def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
@@ -151,31 +152,37 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
     one with which most lines have as many cells as the first. If none divides it, each
     line is one cell.
     """
-    num_comments = sum(1 for _ in takewhile(_is_comment, lines))
-    body = lines[num_comments:] or [""]
+    body = list(dropwhile(_is_comment, lines)) or [""]
     declared = _DECLARED.fullmatch(body[0].strip())
     if declared:
-        dialects = [Dialect(declared[1], quoting) for quoting in _QUOTINGS]
         body = body[1:] or [""]
+        trials = _try(_with_each_quoting(declared[1]), body)
     else:
-        dialects = _likely(body, kind)
-    trials = [_Trial.of(dialect, body) for dialect in dialects]
+        trials = _try(_likely(body, kind), body)
     divided = _best_quoting([trial for trial in trials if trial.num_cells > 1])
     if divided:
-        named = [trial for trial in divided if trial.has_known_name]
+        named = [trial for trial in divided if trial.has_usual_name]
         trials = named or divided
     elif not declared:
-        whole = (Dialect(tables.NO_DELIMITER, "doubled"), Dialect(tables.NO_DELIMITER))
-        trials = [_Trial.of(dialect, body) for dialect in whole]
-    best = max(trials, key=lambda trial: trial.share).dialect
-    return replace(
-        best, decimals=tuple(_decimals(best, body)), num_skipped=len(lines) - len(body)
-    )
+        trials = _try(_UNDIVIDED, body)
+
+    best = max(trials, key=lambda trial: trial.share)
+    decimals = tuple(_decimals(best.dialect, body))
+    num_skipped = len(lines) - len(body)
+    return replace(best.dialect, decimals=decimals, num_skipped=num_skipped)
 
 
 def _is_comment(line: str) -> bool:
     """Return whether a line above a table is a comment: # exported in May."""
     return line.startswith("# ")
+
+
+def _with_each_quoting(delimiter: str) -> list[Dialect]:
+    return [Dialect(delimiter, quoting) for quoting in _QUOTINGS]
+
+
+def _try(dialects: Sequence[Dialect], lines: Sequence[str]) -> list[_Trial]:
+    return [_Trial.of(dialect, lines) for dialect in dialects]
 
 
 def _best_quoting(trials: Sequence[_Trial]) -> list[_Trial]:
@@ -193,17 +200,17 @@ def _likely(lines: Sequence[str], kind: str) -> list[Dialect]:
     # With tabs, quotes are rarely special: only if they enclose the first name, or are
     # doubled in a quoted cell.
     has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
-    has_escapes = any('\\"' in line for line in lines)
     delimiters = ",;\t|" if kind == ".csv" else "\t,;|"
     dialects = list[Dialect]()
     for delimiter in delimiters:
-        quotings = _QUOTINGS
+        with_quotings = _with_each_quoting(delimiter)
         if delimiter == "\t" and not has_quoted_cells:
-            quotings = ("none", "doubled", "escaped")
-        for quoting in quotings:
-            if quoting != "escaped" or has_escapes:
-                dialects.append(Dialect(delimiter, quoting))
-    return dialects
+            with_quotings.insert(0, with_quotings.pop())  # no quoting comes first
+        dialects += with_quotings
+    has_escapes = '\\"' in "\n".join(lines)
+    if has_escapes:
+        return dialects
+    return [dialect for dialect in dialects if dialect.quoting != "escaped"]
 
 
 # a number that is whole or has a decimal comma
@@ -221,17 +228,21 @@ def _decimals(dialect: Dialect, lines: Sequence[str]) -> Iterator[int]:
     comma or, where commas are no delimiters, only halves and quarters follow it.
     """
     rows = _rows(dialect, lines)
-    for place, (name, *column) in enumerate(zip_longest(*rows, fillvalue="")):
+    for place, (name, *cells) in enumerate(zip_longest(*rows, fillvalue="")):
         if normalize_name(name) in NAMES["id"]:
             continue
-        cells = [cell.strip().lower() for cell in column]
-        numbers = [cell for cell in cells if cell not in ("", *MISSING)]
+        plain = [cell.strip().lower() for cell in cells]
+        numbers = [cell for cell in plain if cell not in ("", *MISSING)]
         if not all(map(_COMMA, numbers)) or all(map(_THOUSANDS, numbers)):
             continue
-        with_comma = [number for number in numbers if "," in number]
-        fractions = {number.partition(",")[2] for number in with_comma}
-        are_usual = dialect.delimiter != "," and fractions <= _USUAL_FRACTIONS
-        if are_usual or len(with_comma) * 2 > len(numbers):
+        fractions = list[str]()
+        for number in numbers:
+            _, comma, fraction = number.partition(",")
+            if comma:
+                fractions.append(fraction)
+        is_no_delimiter = dialect.delimiter != ","
+        are_usual = is_no_delimiter and _USUAL_FRACTIONS.issuperset(fractions)
+        if are_usual or len(fractions) * 2 > len(numbers):
             yield place
 
 
@@ -245,7 +256,7 @@ class Headings:
     """
 
     columns: tuple[str, ...]
-    number: int
+    number: int  # of rows
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[str]], has_header: bool | None) -> "Headings":
@@ -254,16 +265,17 @@ class Headings:
         Without a header, columns are called 1, 2, 3, …, and so is one without a name;
         of columns that are called alike, the second gets a 2.
         """
-        number = _count_headings(rows)
         first = rows[0]
-        names_first = has_header
-        if names_first is None:
-            names_first = guess_header([first, *rows[number:]])
-        if not names_first:
-            return cls(tuple(str(place) for place in range(1, len(first) + 1)), 0)
+        number = _count_headings(rows)
+        is_header = has_header
+        if is_header is None:
+            is_header = guess_header([first, *rows[number:]])
+        if not is_header:
+            number = 0
         columns = list[str]()
         for place, cell in enumerate(first, 1):
-            columns.append(_unused_name(name_of(cell) or str(place), columns))
+            name = name_of(cell) if is_header else None
+            columns.append(_unused_name(name or str(place), columns))
         return cls(tuple(columns), number)
 
     def __str__(self) -> str:
@@ -275,8 +287,13 @@ class Headings:
 
 
 def _unused_name(name: str, others: Sequence[str]) -> str:
-    numbered = (f"{name} {number}" for number in count(2))
-    return next(free for free in chain([name], numbered) if free not in others)
+    """Return a name, or the first of `name 2`, `name 3`, … that no other has."""
+    if name not in others:
+        return name
+    number = 2
+    while f"{name} {number}" in others:
+        number += 1
+    return f"{name} {number}"
 
 
 # what Qualtrics and SurveyMonkey write below the names
@@ -286,9 +303,8 @@ _KINDS_OF_ANSWER = {"Response", "Open-Ended Response"}
 
 def _count_headings(rows: Sequence[Sequence[str]]) -> int:
     """Return how many rows have headings, if the first has names."""
-    for place in (1, 2):
-        filled = [cell.strip() for cell in rows[place]] if place < len(rows) else []
-        if any(cell.startswith(_IMPORT_ID) for cell in filled):
+    for place, cells in enumerate(rows[1:3], 1):
+        if any(cell.strip().startswith(_IMPORT_ID) for cell in cells):
             return place + 1
     if len(rows) > 1:
         kinds = _KINDS_OF_ANSWER.intersection(rows[1])
@@ -304,56 +320,65 @@ def guess_header(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row has the names of the columns; empty cells of it say
     nothing.
     """
-    names = [cell.strip() for cell in rows[0] if cell.strip()]
-    below = _cells_below(rows)
-    num_known = sum(normalize_name(name) in KNOWN_NAMES for name in names)
-    if num_known > 1:
+    first = list(filter(None, map(str.strip, rows[0])))
+    columns = _columns_of(rows)
+    num_usual = sum(map(is_usual_name, first))
+    if num_usual > 1:
         return True
-    if any(_is_value(name, cells) for name, cells in below.items()):
+    if any(map(_Column.begins_with_value, columns)):
         return False
-    if num_known:
+    if num_usual:
         return True
-    if any(number_of(name) is not None for name in names):
+    if any(map(is_number, first)):
         return False
-    if any(_is_heading(name, cells) for name, cells in below.items()):
+    if any(map(_Column.begins_with_heading, columns)):
         return True
     # Distinct short words, and one of them has far longer cells below it
-    are_distinct = len(below) == len(names)
-    if not are_distinct or not all(map(_NAME.fullmatch, names)):
+    are_distinct = len(columns) == len(first)
+    if not are_distinct or not all(map(_NAME.fullmatch, first)):
         return False
-    return any(_is_far_shorter(name, cells) for name, cells in below.items())
+    return any(map(_Column.begins_far_shorter, columns))
 
 
-def _cells_below(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Return the cells below each one of the first row, by its text; of equal ones,
-    those of the first.
+@dataclass(frozen=True)
+class _Column:
+    """A cell of the first row, and the cells below it."""
+
+    first: str
+    others: Sequence[str]
+
+    def begins_with_value(self) -> bool:
+        """Return whether the first cell is one of a few values of the column."""
+        most_values = max(2, len(self.others) // 2)
+        return self.first in self.others and len(set(self.others)) <= most_values
+
+    def begins_with_heading(self) -> bool:
+        """Return whether the first cell differs from the others, which are numbers or a
+        few repeated values.
+        """
+        filled = list(filter(None, self.others))
+        if not filled:
+            return False
+        if all(map(is_number, filled)):
+            return True
+        are_repeated = len(filled) >= 4 and len(set(filled)) <= len(filled) // 2
+        return are_repeated and self.first not in filled
+
+    def begins_far_shorter(self) -> bool:
+        """Return whether the first cell is far shorter than the others."""
+        if not self.others:
+            return False
+        return fmean(map(len, self.others)) > 3 * len(self.first)
+
+
+def _columns_of(rows: Sequence[Sequence[str]]) -> list[_Column]:
+    """Return the columns with a cell in the first row; of those that begin with the same
+    text, the first.
     """
-    below = dict[str, list[str]]()
+    columns = dict[str, _Column]()
     for place, cell in enumerate(rows[0]):
-        name = cell.strip()
-        if name and name not in below:
-            below[name] = [row[place].strip() for row in rows[1:] if place < len(row)]
-    return below
-
-
-def _is_value(name: str, cells: Sequence[str]) -> bool:
-    """Return whether a cell is one of the few values of its column."""
-    return name in cells and len(set(cells)) <= max(2, len(cells) // 2)
-
-
-def _is_heading(name: str, cells: Sequence[str]) -> bool:
-    """Return whether a cell differs from the others of its column, which are numbers or
-    a few repeated values.
-    """
-    filled = [cell for cell in cells if cell]
-    if not filled:
-        return False
-    if all(number_of(cell) is not None for cell in filled):
-        return True
-    are_repeated = len(filled) >= 4 and len(set(filled)) <= len(filled) // 2
-    return are_repeated and name not in filled
-
-
-def _is_far_shorter(name: str, cells: Sequence[str]) -> bool:
-    """Return whether a cell is far shorter than the others of its column."""
-    return bool(cells) and fmean(map(len, cells)) > 3 * len(name)
+        first = cell.strip()
+        if first and first not in columns:
+            others = [row[place].strip() for row in rows[1:] if place < len(row)]
+            columns[first] = _Column(first, others)
+    return list(columns.values())

@@ -20,9 +20,10 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
     """
     keys = [key for key, _ in groups]
     if len(set(keys)) == 1:  # then rows are drawn by their numbers
-        keys = [str(number) for number in range(len(keys))]
+        keys = [str(number) for number in range(len(groups))]
     strata = [stratum for _, stratum in groups]
     stratum_of = _strata_of_keys(keys, strata)
+    sizes = Counter(keys)
     draws = _draw(list(stratum_of))
     by_stratum = sorted(draws, key=lambda key: (stratum_of[key], draws[key]))
 
@@ -31,12 +32,13 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
     # many rows.
     spaced = _evenly_spaced(by_stratum, share)
     order = sorted(by_stratum, key=lambda key: (key not in spaced, draws[key]))
-    sizes = Counter(keys)
-    chosen = _choose(order, spaced, sizes, num_wanted=share * len(keys))
+    chosen = _choose(order, spaced, sizes, num_wanted=share * len(groups))
     if not chosen:  # each key has too many rows
-        chosen.add(min(order, key=sizes.__getitem__))
+        smallest = min(order, key=sizes.__getitem__)
+        chosen.add(smallest)
     if len(chosen) == len(order):  # something must be left to learn from
-        chosen.remove(max(order, key=sizes.__getitem__))
+        largest = max(order, key=sizes.__getitem__)
+        chosen.remove(largest)
     return np.array([key in chosen for key in keys], dtype=np.bool_)
 
 
@@ -54,7 +56,8 @@ def _draw(keys: Sequence[str]) -> dict[str, np.uint64]:
     """Return random bits for each key, which depend on its text alone."""
     hashes = list[int]()
     for key in keys:
-        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        data = key.encode("utf-8", "surrogatepass")
+        digest = blake2b(data, digest_size=8).digest()
         hashes.append(int.from_bytes(digest, "little", signed=True))
     numbers = np.array(hashes, dtype=np.int64)  # (keys,)
     bits = rng.random_bits(0, "held-out rows", numbers)
@@ -82,6 +85,7 @@ def _choose(
     chosen = set[str]()
     num_lacking = num_wanted
     for key in order:
+        # with the key, |num_lacking - size| rows are lacking or too many
         half = sizes[key] / 2
         is_nearer = half < num_lacking
         is_as_near = half == num_lacking

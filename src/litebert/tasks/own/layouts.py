@@ -31,7 +31,7 @@ from litebert.reading.spreadsheet import read_sheet
 from litebert.reading.tables import Row, Scanned
 from litebert.reading.word_layouts import looks_like_words, recognize
 from litebert.reading.words import scan_words
-from litebert.tasks.own.columns import KNOWN_NAMES, normalize_name
+from litebert.tasks.own.columns import is_usual_name
 from litebert.tasks.own.delimited import are_delimited, open_delimited, open_sheet
 from litebert.tasks.own.folders import TextFolder, find_folder
 from litebert.tasks.own.labelled_lines import MARK, are_labelled, scan_labelled
@@ -176,8 +176,9 @@ def _has_header(lines: Sequence[str]) -> bool:
     rows = [line.split() for line in lines if line.strip() and not line.startswith("#")]
     if not rows:
         return False
-    has_name = any(normalize_name(cell) in KNOWN_NAMES for cell in rows[0])
-    return has_name and rows[0][-1] not in {row[-1] for row in rows[1:]}
+    first, *others = rows
+    tags = {row[-1] for row in others}
+    return any(map(is_usual_name, first)) and first[-1] not in tags
 
 
 def _open_words(opening: Opening, _: bool | None) -> TableFile:

@@ -20,6 +20,7 @@ from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Example, Family
 from litebert.tasks.own.cells import (
     SEPARATORS,
+    is_number,
     label_of,
     list_of,
     name_of,
@@ -234,9 +235,9 @@ def sort_labels(labels: Iterable[str | None]) -> tuple[str, ...]:
     matter.
     """
     names = {label for label in labels if label is not None}
-    if all(number_of(label) is not None for label in names):
-        return tuple(sorted(names, key=lambda label: (number_of(label) or 0.0, label)))
-    return tuple(sorted(names))
+    if not all(map(is_number, names)):
+        return tuple(sorted(names))
+    return tuple(sorted(names, key=lambda label: (number_of(label) or 0.0, label)))
 
 
 def in_order(
@@ -267,7 +268,7 @@ def first_number(labels: Collection[str], names: Sequence[str]) -> int | None:
     """
     numbers = [int(label) for label in labels if label.isdecimal()]
     are_all_numbers = bool(numbers) and len(numbers) == len(labels)
-    if not are_all_numbers or any(number_of(name) is not None for name in names):
+    if not are_all_numbers or any(map(is_number, names)):
         return None
     if max(numbers) < len(names):
         return 0

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from litebert.errors import LitebertError, RequestError
 from litebert.reading.tables import Row, Scanned
 from litebert.reading.words import are_entities
-from litebert.tasks.own.cells import name_of, number_of, text_of
+from litebert.tasks.own.cells import is_number, name_of, text_of
 from litebert.tasks.own.columns import NAMES, normalize_name
 from litebert.tasks.own.table import SAMPLE_ROWS, TableFile
 
@@ -187,8 +187,8 @@ class WordRowSample:
     def _has_words(self, column: str) -> bool:
         """Return whether nearly all cells are one word, and not all are numbers."""
         words = [text for text in self.texts(column) if len(text.split()) == 1]
-        are_words = any(number_of(word) is None for word in words)
-        return are_words and len(words) >= _SINGLE * len(self.rows)
+        are_numbers = all(map(is_number, words))
+        return not are_numbers and len(words) >= _SINGLE * len(self.rows)
 
     def _marking_columns(self, columns: Iterable[str]) -> list[str]:
         return [name for name in columns if are_entities(self.texts(name))]
