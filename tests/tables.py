@@ -11,6 +11,14 @@ from litebert.tasks.own.dataset import table_dataset
 # the fixture `write`: a name and a content become a file
 Write = Callable[[str, bytes | str], Path]
 
+# texts with their labels; one has a comma, one a character beyond Latin-1
+REVIEWS = [
+    ("A fine film, really.", "good"),
+    ("So dull I left early.", "bad"),
+    ("I’d see it again.", "good"),
+    ("No.", "bad"),
+]
+
 
 def jsonl(rows: Iterable[object]) -> str:
     """Return the text of a file of JSON with a row a line."""
