@@ -109,6 +109,32 @@ def regression_measures(
     return {"pearson": pearson, "spearman": spearman, "mse": mse}
 
 
+# vectors whose products with all candidates are in memory at once
+_VECTORS_AT_ONCE = 1_000
+
+
+def count_nearer(
+    vectors: NDArray[np.floating],
+    candidates: NDArray[np.floating],
+    partners: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each vector how many candidates are nearer than its partner, and how
+    many are as near, the partner among them: (vectors,) each.
+
+    `partners` (vectors,) has the number of a candidate for each vector; all have length
+    1, so that products are cosines.
+    """
+    num_nearer = np.zeros(len(vectors), dtype=np.int64)
+    num_equal = np.zeros(len(vectors), dtype=np.int64)
+    for start in range(0, len(vectors), _VECTORS_AT_ONCE):
+        block = slice(start, start + _VECTORS_AT_ONCE)
+        cosines = vectors[block] @ candidates.T  # (block, candidates)
+        of_partner = np.take_along_axis(cosines, partners[block, None], axis=1)
+        num_nearer[block] = (cosines > of_partner).sum(1)
+        num_equal[block] = (cosines == of_partner).sum(1)
+    return num_nearer, num_equal
+
+
 @dataclass(frozen=True)
 class Spread:
     """Median, mean and sample standard deviation of `number` values, such as a metric

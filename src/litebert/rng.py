@@ -123,6 +123,13 @@ def _feistel(
     return (left << width) | right
 
 
+def hash_text(text: str) -> int:
+    """Return a number of 64 bits, with a sign, that is the same for equal texts only."""
+    data = text.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(data, digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
 def _purpose_key(seed: int, purpose: str) -> int:
     """Return 64 bits for a seed and a purpose; blake2b, because Python's hash() differs
     from process to process.

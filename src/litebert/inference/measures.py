@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
-from litebert.metrics import regression_measures
+from litebert.metrics import count_nearer, regression_measures
 from litebert.reading.tables import Row
 from litebert.tasks.own.cells import number_of
 from litebert.tasks.own.layouts import open_table
@@ -26,8 +26,6 @@ PAIR_COLUMNS = (
     ("sentence_A", "sentence_B", "relatedness_score"),
 )
 RETRIEVAL_COLUMNS = ("question", "context")
-# questions whose cosines with all paragraphs are in memory at once
-MOST_BLOCKED = 4_096
 
 
 # ---- BLiMP ---------------------------------------------------------------------------
@@ -130,31 +128,13 @@ def retrieval(
     questions = model.embed([question for question, _ in rows], normalize=True)
     wanted = np.array([numbers[context] for _, context in rows])  # (questions,)
 
-    num_nearer = _count_nearer(questions, contexts, wanted)
+    num_nearer, _ = count_nearer(questions, contexts, wanted)  # (questions,)
     reciprocal_ranks = np.where(num_nearer < 10, 1 / (1 + num_nearer), 0.0)
     measures = {"retrieval_mrr": float(reciprocal_ranks.mean())}
     for k in (1, 5, 10):
         is_among_first = num_nearer < k
         measures[f"retrieval_recall_at_{k}"] = float(is_among_first.mean())
     return measures
-
-
-def _count_nearer(
-    questions: NDArray[np.float32],
-    contexts: NDArray[np.float32],
-    wanted: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Return how many contexts are nearer to each question than the wanted one,
-    (questions,).
-    """
-    num_nearer = np.zeros(len(questions), dtype=np.int64)
-    for start in range(0, len(questions), MOST_BLOCKED):
-        block = slice(start, start + MOST_BLOCKED)
-        cosines = questions[block] @ contexts.T  # (block, contexts)
-        columns = wanted[block, np.newaxis]  # (block, 1)
-        wanted_cosines = np.take_along_axis(cosines, columns, axis=1)
-        num_nearer[block] = (cosines > wanted_cosines).sum(1)
-    return num_nearer
 
 
 # ---- files ---------------------------------------------------------------------------

@@ -71,8 +71,8 @@ def measure(
     return Calibration(
         temperature=fit(family, logits, targets),
         num_rows=len(logits),
-        loss_before=mean_loss(family, logits, targets),
-        loss_after=mean_loss(family, outputs, targets),
+        loss_before=family.mean_loss(logits, targets),
+        loss_after=family.mean_loss(outputs, targets),
     )
 
 
@@ -83,18 +83,11 @@ def fit(
     from scipy.optimize import minimize_scalar
 
     def loss(logarithm: float) -> float:
-        return mean_loss(family, logits / np.exp(logarithm), targets)
+        return family.mean_loss(logits / np.exp(logarithm), targets)
 
     bounds = (np.log(LOWEST), np.log(HIGHEST))
     lowest = minimize_scalar(loss, bounds=bounds, method="bounded")
     return float(np.exp(lowest.x))
-
-
-def mean_loss(
-    family: TextClassification, logits: Logits, targets: NDArray[np.generic]
-) -> float:
-    flat = torch.from_numpy(targets.reshape(-1))
-    return float(family.losses_of(torch.from_numpy(logits).float(), flat).mean())
 
 
 def logits_of(family: TextClassification, answers: Sequence[Scores]) -> Logits:

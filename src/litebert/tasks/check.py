@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import numpy as np
 from litebert.errors import LitebertError, RequestError, format_count
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
+from litebert.rng import hash_text
 from litebert.tasks.own.cells import MISSING, NO_LABEL
 from litebert.tasks.own.table import TableFile
 from litebert.tokenizer import Tokenizer
@@ -236,7 +236,7 @@ class _Check:
         default_factory=lambda: Findings(ADVICE, num_places=PLACES)
     )
     # a training row by the hash of its texts
-    train: dict[bytes, str] = field(default_factory=dict)
+    train: dict[int, str] = field(default_factory=dict)
 
     def report(self) -> DataReport:
         counts = dict[str, int]()
@@ -441,7 +441,7 @@ class _Rows:
         findings: Findings,
         table: TableFile,
         family: "Family[Any, Any]",
-        train: Mapping[bytes, str],
+        train: Mapping[int, str],
     ) -> None:
         self._findings = findings
         self._place = table.source.place
@@ -449,7 +449,7 @@ class _Rows:
         self._family = family
         self._train = train
         # by texts and answer
-        self._seen: dict[bytes, dict[str | None, _Seen]] = {}
+        self._seen: dict[int, dict[str | None, _Seen]] = {}
         self.number = 0
         self.num_labelled = 0
         self.labels = Counter[str]()
@@ -459,9 +459,9 @@ class _Rows:
         """Return the place of the first row with a label."""
         return self._place(self._first_of_label[label])
 
-    def places(self) -> dict[bytes, str]:
+    def places(self) -> dict[int, str]:
         """Return the place of the first row with each text."""
-        places = dict[bytes, str]()
+        places = dict[int, str]()
         for key, answers in self._seen.items():
             first = next(iter(answers.values()))
             places[key] = self._place(first.first)
@@ -516,8 +516,6 @@ class _Rows:
         )
 
 
-def _hash_texts(texts: Sequence[str]) -> bytes:
+def _hash_texts(texts: Sequence[str]) -> int:
     """Return a hash of texts; white space makes no difference."""
-    joined = "\x1f".join(" ".join(text.split()) for text in texts)
-    data = joined.encode("utf-8", "surrogatepass")
-    return blake2b(data, digest_size=8).digest()
+    return hash_text("\x1f".join(" ".join(text.split()) for text in texts))

@@ -56,9 +56,7 @@ def fit_head(
     head = network.head
     assert isinstance(head, VectorHead), "other heads do not read vectors"
     assert isinstance(family, TextClassification)
-    rows = np.array(outputs_of(network, _rows_read, chosen), dtype=np.float64)
-    targets = targets_of(chosen).numpy().reshape(len(chosen), -1)
-    weights = np.array([feature.weight for feature in chosen], dtype=np.float64)
+    rows, targets, weights = _read_rows(network, chosen)
     # a single text leaves the columns of a pair at zero: they keep the weight 0
     is_used = rows.any(0)
     strength = choose_strength(family, rows[:, is_used], targets, weights)
@@ -90,16 +88,13 @@ def try_head(
     chosen = _evenly_spaced(examples, MAX_COMPARED)
     tokenizer = start.require_tokenizer()
     features = family.features(chosen, tokenizer, max_length=max_length, training=True)
-    network = _started(start, family)
-    rows = np.array(outputs_of(network, _rows_read, features), dtype=np.float64)
-    targets = targets_of(features).numpy().reshape(len(features), -1)
-    weights = np.array([feature.weight for feature in features], dtype=np.float64)
+    rows, targets, weights = _read_rows(_started(start, family), features)
     strength = choose_strength(family, rows, targets, weights)
     outputs = cross_validate(family, rows, targets, weights, strength)
     if isinstance(family, Regression):
         labels = [label_of(example) for example in chosen]
         return family.measured(labels, outputs)["spearman"]
-    return -_mean_loss(family, outputs, targets)
+    return -family.mean_loss(outputs, targets)
 
 
 def try_cosine(
@@ -143,7 +138,7 @@ def choose_strength(
     num_worse = 0
     for strength in STRENGTHS:
         outputs = cross_validate(family, coordinates, targets, weights, strength)
-        loss = _mean_loss(family, outputs, targets)
+        loss = family.mean_loss(outputs, targets)
         if loss < lowest:
             best = strength
             lowest = loss
@@ -180,10 +175,16 @@ def cross_validate(
     return outputs
 
 
-def _mean_loss(family: TextClassification, outputs: Rows, targets: Output) -> float:
-    logits = torch.from_numpy(outputs).float()
-    flat = torch.from_numpy(targets.reshape(-1))
-    return float(family.losses_of(logits, flat).mean())
+def _read_rows(
+    network: AlbertForTask, features: Sequence[Feature]
+) -> tuple[Rows, Output, Rows]:
+    """Return what the head reads of each feature, (rows, width), with its targets,
+    (rows, targets), and its weight, (rows,).
+    """
+    rows = np.array(outputs_of(network, _rows_read, features), dtype=np.float64)
+    targets = targets_of(features).numpy().reshape(len(features), -1)
+    weights = np.array([feature.weight for feature in features], dtype=np.float64)
+    return rows, targets, weights
 
 
 def _rows_read(network: AlbertForTask, batch: Batch) -> list[Output]:

@@ -9,7 +9,6 @@ result is a model of vectors, as in `similarity`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from typing import ClassVar, Self
 
 import numpy as np
@@ -24,6 +23,7 @@ from litebert.config import HeadConfig
 from litebert.nn import AlbertForTask, Batch
 from litebert.plugins import TASK_KINDS
 from litebert.reading.tables import Row
+from litebert.rng import hash_text
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import (
     Activation,
@@ -55,8 +55,6 @@ MATCHES: Sequence[Sequence[str]] = (
     ("query", "answer"),
     *PAIRS,
 )
-# pairs whose ranks are computed at once
-PAIRS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +93,7 @@ class Matches(Scoring[TextExample, VectorPair]):
 
     def target(self, example: TextExample, /) -> NDArray[np.int64]:
         """Return the hash of each text, by which the loss knows equal texts."""
-        return np.array([hash_of(text) for text in self.texts(example)])
+        return np.array([hash_text(text) for text in self.texts(example)])
 
     def logits(
         self, network: AlbertForTask, batch: Batch
@@ -159,7 +157,7 @@ class Matches(Scoring[TextExample, VectorPair]):
         candidates = np.zeros((len(place_of), firsts.shape[1]))
         candidates[partners] = np.stack([answer.second for answer in answers])
 
-        num_nearer, num_equal = _count_nearer(firsts, candidates, partners)
+        num_nearer, num_equal = metrics.count_nearer(firsts, candidates, partners)
         # The partner has one of the ranks num_nearer + 1 ... num_nearer + num_equal,
         # each as likely: take the mean of 1 / rank over them.
         ranks = np.arange(1, len(candidates) + 1)
@@ -181,31 +179,6 @@ class Matches(Scoring[TextExample, VectorPair]):
         return {"cosine": answer.cosine}
 
 
-def _count_nearer(
-    firsts: NDArray[np.floating],
-    candidates: NDArray[np.floating],
-    partners: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each first text how many candidates are nearer than its partner, and
-    how many are as near, the partner among them: (pairs,) each.
-    """
-    num_nearer = np.zeros(len(firsts), dtype=np.int64)
-    num_equal = np.zeros(len(firsts), dtype=np.int64)
-    for start in range(0, len(firsts), PAIRS_AT_ONCE):
-        block = slice(start, start + PAIRS_AT_ONCE)
-        cosines = firsts[block] @ candidates.T  # (block, candidates)
-        of_partner = np.take_along_axis(cosines, partners[block, None], axis=1)
-        num_nearer[block] = (cosines > of_partner).sum(1)
-        num_equal[block] = (cosines == of_partner).sum(1)
-    return num_nearer, num_equal
-
-
-def hash_of(text: str) -> int:
-    """Return a number that is the same for equal texts only."""
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
-
-
 # ---- a user's own files --------------------------------------------------------------
 
 
@@ -224,7 +197,7 @@ class MatchRows(RowReading[TextExample, VectorPair]):
         chosen_roles = {*guess.chosen.names}
         if chosen_roles - {"id"}:
             return False
-        if _usual_pair(guess, POSITIVES):
+        if guess.usual_pair(POSITIVES):
             return True
         ids = guess.usual("id")
         names = [name for name in guess.free_columns() if name not in ids]
@@ -236,10 +209,9 @@ class MatchRows(RowReading[TextExample, VectorPair]):
     def guess(cls, guess: ColumnGuess) -> None:
         guess.find_usual(("id",))
         if not {"text", "second"} & {*guess.assigned}:  # the user chose neither
-            pair = _usual_pair(guess, MATCHES) or guess.texts()
+            pair = guess.usual_pair(MATCHES) or guess.texts()
             if len(pair) == 2:
-                guess.assigned["text"] = (pair[0],)
-                guess.assigned["second"] = (pair[1],)
+                guess.assign_pair(pair)
         for role in ("text", "second"):
             if not guess.assigned.get(role):
                 guess.require_one(role, guess.texts())
@@ -277,19 +249,6 @@ def _first_of(cell: object) -> object:
     """Return the first member of a list, as sets with several positives have them."""
     members = list_of(cell)
     return cell if members is None else next(iter(members), None)
-
-
-def _usual_pair(guess: ColumnGuess, pairs: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Return the two columns with the likeliest pair of usual names; none if no such
-    pair is free.
-    """
-    free = guess.free_columns()
-    for usual in pairs:
-        columns = [guess.by_normal.get(name) for name in usual]
-        pair = [column for column in columns if column in free]
-        if len(pair) == 2:
-            return pair
-    return ()
 
 
 Matches.reading = MatchRows

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
@@ -202,6 +203,13 @@ class TextClassification(Scoring[TextExample, Scores]):
         `targets` has one row for each of `rows`.
         """
         raise NotImplementedError
+
+    def mean_loss(
+        self, logits: NDArray[np.floating], targets: NDArray[np.generic]
+    ) -> float:
+        """Return the mean loss of rows of logits, given a row of targets for each."""
+        flat = torch.from_numpy(targets.reshape(-1))
+        return float(self.losses_of(torch.from_numpy(logits).float(), flat).mean())
 
     @classmethod
     def has_linear_fit(cls) -> bool:

@@ -41,16 +41,14 @@ class TextRows(RowReading[TextExample, Scores]):
     def guess(cls, guess: ColumnGuess) -> None:
         # a text column that was chosen is not made half of a guessed pair
         if not {"text", "second"} & {*guess.assigned}:
-            pair = _usual_pair(guess)
+            pair = guess.usual_pair(PAIRS)
             if pair:
-                guess.assigned["text"] = (pair[0],)
-                guess.assigned["second"] = (pair[1],)
+                guess.assign_pair(pair)
         guess.find_usual(("text", "label", "id"))
         if not guess.assigned["text"]:
             texts = guess.texts()
             if _are_pair(guess, texts) and not guess.assigned.get("second"):
-                guess.assigned["text"] = (texts[0],)
-                guess.assigned["second"] = (texts[1],)
+                guess.assign_pair(texts)
             else:
                 guess.require_one("text", texts)
         if not guess.assigned["label"]:
@@ -176,16 +174,6 @@ def _read_labels(training: TrainingRows, name: str) -> LabelColumn:
         single += listed
         listed.clear()
     return LabelColumn(training.file, name, single, listed)
-
-
-def _usual_pair(guess: ColumnGuess) -> tuple[str, str] | None:
-    """Return the first two free columns that are usually called like a pair."""
-    free = guess.free_columns()
-    for first, second in PAIRS:
-        names = (guess.by_normal.get(first), guess.by_normal.get(second))
-        if names[0] in free and names[1] in free:
-            return str(names[0]), str(names[1])
-    return None
 
 
 def _are_pair(guess: ColumnGuess, names: Sequence[str]) -> bool:

@@ -13,24 +13,22 @@ from statistics import fmean
 from typing import TypeAlias
 
 from litebert.reading import tables
-from litebert.reading.source import Source
-from litebert.reading.spreadsheet import Sheet
+from litebert.reading.spreadsheet import read_sheet
 from litebert.reading.tables import Dialect, Quoting, Scanned
 from litebert.tasks.own.cells import MISSING, is_number, name_of, text_of
 from litebert.tasks.own.columns import NAMES, is_usual_name, normalize_name
-from litebert.tasks.own.table import SAMPLE_ROWS, TableFile
+from litebert.tasks.own.table import SAMPLE_ROWS, Opening, TableFile
 
 NumberedCells: TypeAlias = tuple[int, Sequence[object]]
 """The number of a row of a sheet, and its cells."""
 
 
-def open_delimited(
-    source: Source, lines: Sequence[str], has_header: bool | None
-) -> TableFile:
-    """Determine how a delimited file is written, given its first lines."""
-    dialect = guess_dialect(lines, kind=source.kind)
+def open_delimited(opening: Opening, has_header: bool | None) -> TableFile:
+    """Determine how a delimited file is written, by its first lines."""
+    source = opening.source
+    dialect = guess_dialect(opening.lines, kind=source.kind)
     # if no row is valid, reading it raises the reason
-    sample = _rows(dialect, lines) or [[""]]
+    sample = _rows(dialect, opening.lines) or [[""]]
     headings = Headings.of(sample, has_header)
     scan = partial(
         tables.scan_delimited,
@@ -43,11 +41,12 @@ def open_delimited(
     return TableFile(source, writing, headings.columns, scan, headings.number > 0)
 
 
-def open_sheet(source: Source, sheet: Sheet, has_header: bool | None) -> TableFile:
+def open_sheet(opening: Opening, has_header: bool | None) -> TableFile:
     """Return a sheet of a spreadsheet as a table.
 
     Rows above the header that have one cell only, such as a title, are left out.
     """
+    sheet = read_sheet(opening.source)
     rows = _without_title(sheet.rows)
     sample = [_texts_of(cells) for _, cells in rows[:SAMPLE_ROWS]]
     headings = Headings.of(sample, has_header)
@@ -57,7 +56,9 @@ def open_sheet(source: Source, sheet: Sheet, has_header: bool | None) -> TableFi
         others = ", ".join(sheet.others)
         writing += f"; not read: {others} (save it as another file)"
     scan = partial(_scan_sheet, data, headings.columns)
-    return TableFile(source, writing, headings.columns, scan, headings.number > 0)
+    return TableFile(
+        opening.source, writing, headings.columns, scan, headings.number > 0
+    )
 
 
 def _without_title(rows: Sequence[NumberedCells]) -> Sequence[NumberedCells]:

@@ -109,6 +109,23 @@ class ColumnGuess:
         for role in roles:
             self.assigned[role] = self.usual(role)
 
+    def usual_pair(self, pairs: Sequence[Sequence[str]]) -> Sequence[str]:
+        """Return the two free columns with the likeliest pair of usual names; none if no
+        such pair is free.
+        """
+        free = self.free_columns()
+        for usual in pairs:
+            columns = [self.by_normal.get(name) for name in usual]
+            pair = [column for column in columns if column in free]
+            if len(pair) == 2:
+                return pair
+        return ()
+
+    def assign_pair(self, pair: Sequence[str]) -> None:
+        """Give the roles of the two texts of a pair."""
+        self.assigned["text"] = (pair[0],)
+        self.assigned["second"] = (pair[1],)
+
     def find_split(self) -> None:
         """Give the role of the split to a column with a usual word in its name whose
         cells all name splits.

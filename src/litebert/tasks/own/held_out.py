@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,12 +53,7 @@ def _strata_of_keys(keys: Sequence[str], strata: Sequence[str]) -> dict[str, str
 
 def _draw(keys: Sequence[str]) -> dict[str, np.uint64]:
     """Return random bits for each key, which depend on its text alone."""
-    hashes = list[int]()
-    for key in keys:
-        data = key.encode("utf-8", "surrogatepass")
-        digest = blake2b(data, digest_size=8).digest()
-        hashes.append(int.from_bytes(digest, "little", signed=True))
-    numbers = np.array(hashes, dtype=np.int64)  # (keys,)
+    numbers = np.array([rng.hash_text(key) for key in keys], dtype=np.int64)  # (keys,)
     bits = rng.random_bits(0, "held-out rows", numbers)
     return dict(zip(keys, bits, strict=True))
 

@@ -10,7 +10,6 @@ help and docs list the formats from here.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from litebert.errors import LitebertError, RequestError, say
@@ -23,11 +22,7 @@ from litebert.reading.source import (
     SPREADSHEETS,
     Source,
     find_input,
-    no_content,
-    read_lines,
-    recognize_encoding,
 )
-from litebert.reading.spreadsheet import read_sheet
 from litebert.reading.tables import Row, Scanned
 from litebert.reading.word_layouts import looks_like_words, recognize
 from litebert.reading.words import scan_words
@@ -36,7 +31,7 @@ from litebert.tasks.own.delimited import are_delimited, open_delimited, open_she
 from litebert.tasks.own.folders import TextFolder, find_folder
 from litebert.tasks.own.labelled_lines import MARK, are_labelled, scan_labelled
 from litebert.tasks.own.sentences import join_words
-from litebert.tasks.own.table import SAMPLE_CHARACTERS, SAMPLE_ROWS, TableFile
+from litebert.tasks.own.table import Opening, TableFile
 
 DELIMITED = (".csv", ".tsv", ".tab")
 TAGGED = (".conll", ".conllu", ".conllup", ".v4_gold_conll", ".bio", ".iob", ".iob2")
@@ -46,45 +41,18 @@ PLAIN = (".txt", ".text", ".train", ".valid", ".dev", ".test", ".dat", ".data", 
 
 
 @dataclass(frozen=True)
-class Opening:
-    """A file and its first lines, by which its layout is recognized; a file that is not
-    read by lines has none.
-    """
-
-    source: Source
-    lines: tuple[str, ...]
-
-    @classmethod
-    def of(cls, source: Source) -> "Opening":
-        """Read the first lines of a file."""
-        if source.kind in (".parquet", FOLDER, *SPREADSHEETS):
-            return cls(source, ())
-        readable = recognize_encoding(source)
-        lines = list[str]()
-        size = 0
-        most = 2 if source.kind == ".json" else SAMPLE_ROWS
-        for _, line in islice(read_lines(readable), most):
-            lines.append(line)
-            size += len(line)
-            if size > SAMPLE_CHARACTERS:
-                break
-        if not any(lines):
-            raise no_content(source.name)
-        return cls(readable, tuple(lines))
-
-
-@dataclass(frozen=True)
 class Layout:
     """A layout of files: what it is called, the names that only such files have, how it
-    is recognized and read.
+    is read and recognized.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    # of a file whose name leaves a choice
-    recognizes: Callable[[Opening], bool]
     # with a header, without one, or with what is guessed
     open: Callable[[Opening, bool | None], TableFile]
+    # names that leave a choice, and the test of the first lines that decides
+    possible: tuple[str, ...] = ()
+    recognizes: Callable[[Sequence[str]], bool] = bool
 
     def __str__(self) -> str:
         suffixes = [suffix for suffix in self.suffixes if suffix != FOLDER]
@@ -92,7 +60,10 @@ class Layout:
 
     def has(self, opening: Opening) -> bool:
         """Return whether a file has this layout."""
-        return opening.source.kind in self.suffixes or self.recognizes(opening)
+        kind = opening.source.kind
+        if kind in self.suffixes:
+            return True
+        return kind in self.possible and self.recognizes(opening.lines)
 
 
 def find_table(path: str | Path) -> Source:
@@ -160,13 +131,11 @@ def note_encoding(source: Source) -> None:
 # ---- words ---------------------------------------------------------------------------
 
 
-def _are_words(opening: Opening) -> bool:
-    """Return whether a file has a word and its tag per line, by its shape."""
-    if opening.source.kind not in (*PLAIN, ".tsv"):
-        return False
-    if _has_header(opening.lines):
+def _are_words(lines: Sequence[str]) -> bool:
+    """Return whether lines have a word and its tag each, by their shape."""
+    if _has_header(lines):
         return False  # its rows are joined to sentences, if they are words
-    return looks_like_words(opening.lines, recognize(opening.lines))
+    return looks_like_words(lines, recognize(lines))
 
 
 def _has_header(lines: Sequence[str]) -> bool:
@@ -231,13 +200,11 @@ def _named(cell: object, names: Sequence[str]) -> object:
     return cell
 
 
-def _are_objects(opening: Opening) -> bool:
-    """Return whether a .json file has an object per line; other files of text have, if
-    their lines look like it.
-    """
-    if opening.source.kind not in (".json", *PLAIN) or len(opening.lines) < 2:
+def _are_objects(lines: Sequence[str]) -> bool:
+    """Return whether lines have an object each, as those of a .json file may."""
+    if len(lines) < 2:
         return False
-    first, second = (line.strip() for line in opening.lines[:2])
+    first, second = (line.strip() for line in lines[:2])
     is_whole = first.startswith("{") and first.endswith("}")
     return is_whole and second.startswith("{")
 
@@ -265,10 +232,6 @@ def _with_keys(table: TableFile) -> TableFile:
 # ---- texts with labels before them, and folders of texts -----------------------------
 
 
-def _are_labelled(opening: Opening) -> bool:
-    return opening.source.kind in PLAIN and are_labelled(opening.lines)
-
-
 def _open_labelled(opening: Opening, _: bool | None) -> TableFile:
     has_marks = MARK in opening.lines[0]
     scan = partial(scan_labelled, opening.source, has_marks=has_marks)
@@ -279,44 +242,45 @@ def _open_folder(opening: Opening, _: bool | None) -> TableFile:
     return TextFolder.of(opening.source).open()
 
 
-# ---- cells ---------------------------------------------------------------------------
-
-
-def _are_delimited(opening: Opening) -> bool:
-    return opening.source.kind in PLAIN and are_delimited(opening.lines)
-
-
-def _open_delimited(opening: Opening, has_header: bool | None) -> TableFile:
-    return open_delimited(opening.source, opening.lines, has_header)
-
-
-def _open_sheet(opening: Opening, has_header: bool | None) -> TableFile:
-    return open_sheet(opening.source, read_sheet(opening.source), has_header)
-
-
 # ---- the registry --------------------------------------------------------------------
-
-
-def _never(_: Opening) -> bool:
-    return False
-
 
 LAYOUTS: Sequence[Layout] = (
     Layout(
         "a folder of .txt files: in folders of labels, or beside .ann files of brat",
         (FOLDER,),
-        _never,
         _open_folder,
     ),
-    Layout("Parquet", (".parquet",), _never, _open_parquet),
-    Layout("a spreadsheet", SPREADSHEETS, _never, _open_sheet),
-    Layout("an object per line", JSON_LINES, _are_objects, _open_json_lines),
-    Layout("a list of objects", (".json",), _never, _open_json),
-    Layout("a word and its tag per line", TAGGED, _are_words, _open_words),
+    Layout("Parquet", (".parquet",), _open_parquet),
+    Layout("a spreadsheet", SPREADSHEETS, open_sheet),
     Layout(
-        "a label before each text, as in fastText", (), _are_labelled, _open_labelled
+        "an object per line",
+        JSON_LINES,
+        _open_json_lines,
+        possible=(".json", *PLAIN),
+        recognizes=_are_objects,
     ),
-    Layout("cells between delimiters", DELIMITED, _are_delimited, _open_delimited),
+    Layout("a list of objects", (".json",), _open_json),
+    Layout(
+        "a word and its tag per line",
+        TAGGED,
+        _open_words,
+        possible=(".tsv", *PLAIN),
+        recognizes=_are_words,
+    ),
+    Layout(
+        "a label before each text, as in fastText",
+        (),
+        _open_labelled,
+        possible=PLAIN,
+        recognizes=are_labelled,
+    ),
+    Layout(
+        "cells between delimiters",
+        DELIMITED,
+        open_delimited,
+        possible=PLAIN,
+        recognizes=are_delimited,
+    ),
 )
 SUFFIXES: tuple[str, ...] = tuple(
     suffix for layout in LAYOUTS for suffix in layout.suffixes if suffix != FOLDER

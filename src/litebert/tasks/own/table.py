@@ -1,5 +1,5 @@
-"""A file of rows whose layout is known. Rows are read one at a time, in bounded
-memory.
+"""A file of rows: its first lines, from which its layout is recognized, and the table
+that it is then. Rows are read one at a time, in bounded memory.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from litebert.errors import LitebertError
-from litebert.reading.source import Source, no_content
+from litebert.reading.source import (
+    FOLDER,
+    SPREADSHEETS,
+    Source,
+    no_content,
+    read_lines,
+    recognize_encoding,
+)
 from litebert.reading.tables import Row, Scanned
 
 # the name of the task whose data are users' own files
@@ -15,6 +22,34 @@ OWN = "table"
 # from which a table's dialect, columns and contents are guessed
 SAMPLE_ROWS = 1_000
 SAMPLE_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A file and its first lines, by which its layout is recognized; a file that is not
+    read by lines has none.
+    """
+
+    source: Source
+    lines: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: Source) -> "Opening":
+        """Read the first lines of a file."""
+        if source.kind in (".parquet", FOLDER, *SPREADSHEETS):
+            return cls(source, ())
+        readable = recognize_encoding(source)
+        lines = list[str]()
+        size = 0
+        most = 2 if source.kind == ".json" else SAMPLE_ROWS
+        for _, line in islice(read_lines(readable), most):
+            lines.append(line)
+            size += len(line)
+            if size > SAMPLE_CHARACTERS:
+                break
+        if not any(lines):
+            raise no_content(source.name)
+        return cls(readable, tuple(lines))
 
 
 @dataclass(frozen=True)

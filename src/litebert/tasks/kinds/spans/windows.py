@@ -6,7 +6,7 @@ where that fails. Here the tokenizer gives the characters of each piece, so no q
 is dropped.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -135,7 +135,7 @@ def cut_windows(
     impossible.
     """
     encode = cache(tokenizer.encode_arrays)  # a context has several questions
-    segments = _shared_segments()
+    segments = cache(_segments)  # equal lists are one: there are many windows
     questions = tokenizer.encode_ids([example.question for example in examples])
     for number, example in enumerate(examples):
         question = questions[number][:max_query_length]
@@ -161,16 +161,8 @@ def cut_windows(
             )
 
 
-def _shared_segments() -> Callable[[int, int], list[int]]:
-    """Return a function that makes segments; equal lists are one list, because a file
-    has hundreds of thousands of windows.
-    """
-
-    @cache
-    def segments(num_first: int, num_second: int) -> list[int]:
-        return [0] * num_first + [1] * num_second
-
-    return segments
+def _segments(num_first: int, num_second: int) -> list[int]:
+    return [0] * num_first + [1] * num_second
 
 
 def _no_room(example: SpanExample, max_length: int, room: int) -> LitebertError:
