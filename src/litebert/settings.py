@@ -404,6 +404,16 @@ def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:
     return fields
 
 
+def settings_at_default(config: BaseModel) -> list[str]:
+    """Return the dotted names of the settings that have their default value."""
+    names = list[str]()
+    for dotted_name, field in fields_of(type(config)).items():
+        section, _, name = dotted_name.partition(".")
+        if getattr(getattr(config, section), name) == field.default:
+            names.append(dotted_name)
+    return names
+
+
 # ---- what a setting may be, in words -------------------------------------------------
 
 _KINDS: dict[object, str] = {

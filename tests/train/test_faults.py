@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -83,6 +84,59 @@ def test_a_resume_with_other_settings_is_refused_if_they_change_numbers(
         pretrain(configure("train.log_every=1", "train.keep_checkpoints=1"), tmp_path)
         == 0
     )
+
+
+def change_record(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the settings in a run.json, as another version would have written them."""
+    path = run / "run.json"
+    record = json.loads(path.read_text("utf-8"))
+    change(record["settings"])
+    path.write_text(json.dumps(record), "utf-8")
+
+
+def as_of_version_0_3_0(settings: dict[str, Any]) -> None:
+    del settings["optim.settings"]
+    settings["model.attention_window"] = 64
+    settings["train.exits"] = False
+
+
+def test_a_run_of_an_earlier_version_resumes_if_no_setting_changes_it(
+    tmp_path: Path,
+    configure: Configure,
+    each_step: EachStep,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pretrain(configure(), tmp_path / "whole", is_quiet=True)
+    run = tmp_path / "stopped"
+    each_step(at(5, signal.raise_signal, signal.SIGINT))
+    assert pretrain(configure(), run, is_quiet=True) == 130
+    change_record(run, as_of_version_0_3_0)
+    capsys.readouterr()
+
+    assert pretrain(configure(), run) == 0
+
+    said = capsys.readouterr().err
+    assert "another version of litebert began" in said
+    assert "train.exits is gone" in said
+    assert "optim.settings is new" in said
+    assert state_of(run) == state_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("train.exits", True),  # removed: the run had another loss
+        ("train.unheard_of", 1),  # of a later version
+        ("optim.weight_decay", None),  # not what that version had
+    ],
+)
+def test_a_run_of_another_version_is_refused_if_a_setting_changes_it(
+    tmp_path: Path, configure: Configure, name: str, value: object
+) -> None:
+    pretrain(configure(), tmp_path, is_quiet=True)
+    change_record(tmp_path, lambda settings: settings.update({name: value}))
+    with pytest.raises(LitebertError, match=f"LB-505(.|\n)*{name}"):
+        pretrain(configure(), tmp_path, is_quiet=True)
 
 
 def test_two_processes_cannot_train_in_one_folder(

@@ -31,7 +31,7 @@ from litebert.tasks.task import Task, Work
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.log import RunLog
 from litebert.train.pace import Pace
-from litebert.train.run import Session, write_model
+from litebert.train.run import Session, changed_settings, write_model
 
 # first loss scale in fp16; it doubles after so many finite steps
 FIRST_SCALE = 2.0**15
@@ -182,9 +182,19 @@ def _restore(
             is_warning=True,
         )
     if restored is not None:
+        _note_other_version(config, log)
         return RunProgress.model_validate(restored)
     is_scaled = config.train.precision == "fp16"
     return RunProgress(loss_scale=FIRST_SCALE if is_scaled else 1.0)
+
+
+def _note_other_version(config: PretrainConfig | FinetuneConfig, log: RunLog) -> None:
+    """Say if another version of litebert began a run that is resumed."""
+    if not log.session.world.is_first:
+        return
+    changed = changed_settings(RunFolder(log.session.folder), config)
+    if changed:
+        log.say(f"another version of litebert began this run: {'; '.join(changed)}")
 
 
 def _save(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from pydantic import JsonValue
@@ -28,8 +28,16 @@ from litebert.errors import LitebertError
 from litebert.folder import MODEL_FILES, ModelFolder, write_folder
 from litebert.folder.card import CARD_FILE, write_card
 from litebert.plugins import file_of_plugin
-from litebert.settings import Resolved, difference, flatten, plugins_of
+from litebert.settings import (
+    Resolved,
+    difference,
+    flatten,
+    plugins_of,
+    settings_at_default,
+)
 from litebert.system import HANGUP, STOP_SIGNALS
+
+Config: TypeAlias = PretrainConfig | FinetuneConfig
 
 # Settings that affect neither the data nor the numbers: a run may resume with other
 # values. `model.start` is a path; the hash of its weights is in the data of the run, and
@@ -41,6 +49,13 @@ FREE_SETTINGS = {
     "train.loader_workers",
     "train.log_every",
     "train.save_every",
+}
+# Settings that earlier versions had, with the value at which they changed nothing. A
+# setting that is added needs no entry, but a default that changes nothing: a run of an
+# earlier version takes it when it is resumed.
+REMOVED_SETTINGS: dict[str, JsonValue] = {
+    "model.attention_window": 64,
+    "train.exits": False,
 }
 # what differs if only the length of a run does
 LENGTHS = (
@@ -172,10 +187,10 @@ def begin(
     def write_or_check() -> bool:
         if runs.is_run(folder):
             run = runs.RunFolder(folder)
-            _require_same(run, settings, data, FREE_SETTINGS)
+            _require_same(run, resolved.config, data, FREE_SETTINGS)
             return run.has_model
         if group is not None:
-            _require_same_as_seeds(group, settings, data)
+            _require_same_as_seeds(group, resolved.config, data)
         needed = {*plugins, *plugins_of(resolved.config)}
         file = runs.RunFile(
             litebert=litebert.__version__,
@@ -238,16 +253,17 @@ def _environment(train: TrainConfig) -> dict[str, JsonValue]:
 
 def _require_same(
     run: runs.RunFolder,
-    settings: Mapping[str, JsonValue],
+    config: Config,
     data: Mapping[str, JsonValue],
     free: set[str],
 ) -> None:
-    """Raise unless a run has these settings, except for those that are `free`, and these
-    data.
+    """Raise unless a run has the settings of `config`, except for those that are `free`,
+    and these data.
     """
+    settings = flatten(config)
     changed = list[str]()
     # each text begins with the name of its setting and a colon
-    for text in difference(run.settings, settings):
+    for text in difference(_as_of_this_version(run.settings, config), settings):
         if text.split(":")[0] not in free:
             changed.append(text)
     if changed:
@@ -262,12 +278,42 @@ def _require_same(
 
 
 def _require_same_as_seeds(
-    group: Path, settings: Mapping[str, JsonValue], data: Mapping[str, JsonValue]
+    group: Path,
+    config: Config,
+    data: Mapping[str, JsonValue],
 ) -> None:
     """Raise unless a new seed has the settings and data of the other seeds."""
     seeds = runs.RunFolder(group).seeds
     if seeds:
-        _require_same(seeds[0], settings, data, FREE_SETTINGS | {"train.seed"})
+        _require_same(seeds[0], config, data, FREE_SETTINGS | {"train.seed"})
+
+
+def _as_of_this_version(
+    recorded: Mapping[str, JsonValue], config: Config
+) -> dict[str, JsonValue]:
+    """Return the settings in a run.json as this version writes them: without removed
+    ones that changed nothing, and with the defaults of those that were added since.
+    """
+    updated = dict(recorded)
+    for name, value in REMOVED_SETTINGS.items():
+        if name in updated and updated[name] == value:
+            del updated[name]
+    settings = flatten(config)
+    for name in settings_at_default(config):
+        updated.setdefault(name, settings[name])
+    return updated
+
+
+def changed_settings(run: runs.RunFolder, config: Config) -> list[str]:
+    """Return in words which settings litebert did not have when a run was begun, or no
+    longer has.
+    """
+    names = flatten(config).keys()
+    added = sorted(names - run.settings.keys())
+    removed = sorted(run.settings.keys() - names)
+    words = [f"{name} is new and has its default" for name in added]
+    words += [f"{name} is gone and changed nothing" for name in removed]
+    return words
 
 
 def _data_changed(
