@@ -25,10 +25,11 @@ from litebert.nn import Batch, Visible, attention, sequence_of
 from litebert.plugins import ATTENTION_KINDS
 
 _MANY = 4  # a stack of at least this many sequences counts as large
-_FEWEST_QUERIES = 4  # of a sequence in a rectangle
+# Of a sequence in a rectangle: a single query is computed by another kernel, which
+# rounds differently.
+_FEWEST_QUERIES = 4
 _LONG = 32  # above this many tokens, padding costs more than a separate call
-# widths of rectangles on a GPU are multiples of this, as masks in half precision
-# require
+# Widths of rectangles on a GPU are multiples of this: masks in half precision must be.
 _ALIGNED = 8
 
 OfQueries: TypeAlias = Float[Tensor, "queries heads head_size"]
@@ -146,8 +147,10 @@ def by_stack(
     mixed = []
     queries = 0  # rows of the stacks so far
     keys = 0
+    # Only neighbors share a stack, because a view cannot reorder rows. So training
+    # lays equal lengths side by side (`litebert.objectives.sequences`).
     for (num_queries, num_keys), run in groupby(lengths):
-        count = sum(1 for _ in run)
+        count = sum(1 for _ in run)  # sequences in this stack
         more_queries = queries + count * num_queries
         more_keys = keys + count * num_keys
         # (sequences, heads, length, head_size)
@@ -162,6 +165,7 @@ def by_stack(
 
 
 def _stack(rows: Tensor, count: int) -> Tensor:
+    """View rows (rows, heads, head_size) as (sequences, heads, length, head_size)."""
     return rows.view(count, -1, *rows.shape[1:]).transpose(1, 2)
 
 
@@ -171,9 +175,12 @@ def _attend_to_stack(q: Tensor, k: Tensor, v: Tensor, dropout_prob: float) -> Te
     if dtype != torch.bfloat16 or not device_at(q.device).is_cpu:
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)
     if len(q) >= _MANY:
-        # in bf16 on a CPU, large stacks train fastest with plain products
+        # In bf16 on a CPU, large stacks train fastest with plain products: 6,737 tokens
+        # a second, and 4,886 with the fused kernel (benchmarks/RESULTS.md, measured
+        # once on a busy machine).
         return _products(q, k, v, None, dropout_prob)
-    # small ones in float32, whose kernels are not compiled anew for every new length
+    # Small ones in float32: in bf16, kernels are compiled anew for every new length,
+    # which takes 0.4 GB more and is no faster.
     mixed = F.scaled_dot_product_attention(
         q.float(), k.float(), v.float(), dropout_p=dropout_prob
     )
@@ -239,11 +246,14 @@ def variable(
     key_offsets = layout.batch.offsets
     query_offsets = key_offsets
     if isinstance(layout.queries, Tensor):
+        # how many queries are before each sequence
         query_offsets = torch.searchsorted(layout.queries, key_offsets)
     offsets = (query_offsets.to(torch.int32), key_offsets.to(torch.int32))
+    # For the queries it is an upper bound: only the device knows how many each has.
     longest = max(layout.batch.lengths)
     if dropout_prob:
-        # torch's public function has no dropout; the kernel under it does.
+        # torch's public function has no dropout; the kernel under it does. The last two
+        # arguments: attention is not causal, and the dropout mask is not returned.
         mixed, *_ = torch.ops.aten._flash_attention_forward(
             query, key, value, *offsets, longest, longest, dropout_prob, False, False
         )
@@ -266,13 +276,14 @@ def padded(
     """
     batch = layout.batch
     width = -(-max(layout.batch.lengths) // _ALIGNED) * _ALIGNED
-    sequences = sequence_of(batch)
-    sizes = batch.offsets.diff()
-    columns = torch.arange(len(sequences), device=sequences.device)
-    # (tokens,), where each lies in the rectangle
-    rows = sequences * width + columns - batch.offsets[sequences]
+    sequences = sequence_of(batch)  # (tokens,)
+    numbers = torch.arange(len(sequences), device=sequences.device)
+    columns = numbers - batch.offsets[sequences]  # (tokens,), from 0 in each sequence
+    # (tokens,), the cell of the rectangle in which each lies, counted line by line
+    cells = sequences * width + columns
+    lengths = batch.offsets.diff()  # (sequences,), on the device
     # (sequences, width)
-    is_key = torch.arange(width, device=rows.device) < sizes[:, None]
+    is_key = torch.arange(width, device=cells.device) < lengths[:, None]
 
     def lay_out(x: Tensor, places: Tensor) -> Tensor:
         """Return rows as (sequences, heads, width, head_size), with zeros between."""
@@ -280,15 +291,16 @@ def padded(
         placed = empty.index_copy(0, places, x)
         return torch.unflatten(placed, 0, is_key.shape).transpose(1, 2)
 
-    of_queries = rows[layout.queries]
+    query_cells = cells[layout.queries]
     mixed = F.scaled_dot_product_attention(
-        lay_out(query, of_queries),
-        lay_out(key, rows),
-        lay_out(value, rows),
+        lay_out(query, query_cells),
+        lay_out(key, cells),
+        lay_out(value, cells),
         is_key[:, None, None],
         dropout_p=dropout_prob,
     )
-    return mixed.transpose(1, 2).flatten(0, 1)[of_queries]
+    # Cells without a query were computed for nothing, and are dropped here.
+    return mixed.transpose(1, 2).flatten(0, 1)[query_cells]
 
 
 # ---- inference on a CPU --------------------------------------------------------------
@@ -305,14 +317,14 @@ def padded(
 
 
 class Rectangle(NamedTuple):
-    """Sequences of one width, for one call of a kernel; `queries` and `keys` are their
-    rows in the batch, and `is_key` is None without padding.
-    """
+    """Sequences of one width, for one call of a kernel."""
 
     num_sequences: int
+    # Their rows in the batch, (sequences * width,) each, or a slice of them. Padding
+    # reads row 0.
     queries: slice | Tensor
     keys: slice | Tensor
-    is_key: Bool[Tensor, "sequences 1 1 width"] | None
+    is_key: Bool[Tensor, "sequences 1 1 width"] | None  # None: there is no padding
 
 
 def rectangles(
@@ -327,9 +339,9 @@ def rectangles(
     """Attend to the whole sequence, without gradients."""
     dtype = query.dtype
     kernels = _kernels_for(dtype, is_repeatable=is_repeatable)
-    shapes, order = arrange(
-        layout.query_lengths, layout.batch.lengths, dtype == torch.float32
-    )
+    # Only kernels of half precision are compiled for every new width.
+    is_exact = dtype == torch.float32
+    shapes, order = arrange(layout.query_lengths, layout.batch.lengths, is_exact)
     mixed = list[Tensor]()
     for shape in shapes:
         # (sequences, heads, width, head_size)
@@ -339,7 +351,8 @@ def rectangles(
         num_heads, width, head_size = k.shape[1:]
         kernel = _choose_kernel(kernels, dtype, num_heads, _round_up(width), head_size)
         rows = kernel(q, k, v, shape.is_key).transpose(1, 2)
-        mixed.append(rows.flatten(0, 1))  # (queries, heads, head_size)
+        # (queries, heads, head_size), with those that are padding
+        mixed.append(rows.flatten(0, 1))
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
     if order is None:
         return joined
@@ -377,34 +390,41 @@ def arrange(
     """
     query_rows = _rows_by_sequence(query_lengths)
     key_rows = _rows_by_sequence(key_lengths)
-    shapes = []
-    joined = []
+    shapes = list[Rectangle]()
+    computed = list[Tensor]()  # the queries of each rectangle, in its order
     groups = _group_by_width(query_lengths, key_lengths, is_exact)
     for (width, is_rounded), members in groups.items():
-        most = max(query_lengths[number] for number in members)
-        if most == 0:
-            continue  # none of these sequences has a query
+        most_queries = max(query_lengths[number] for number in members)
+        if most_queries == 0:
+            continue
         # (sequences, width): the row of each key and query, -1 where there is none
         keys = _stack_rows([key_rows[number] for number in members], width)
         queries = keys
         if query_lengths != key_lengths:
-            columns = -(-most // _FEWEST_QUERIES) * _FEWEST_QUERIES
+            columns = -(-most_queries // _FEWEST_QUERIES) * _FEWEST_QUERIES
             queries = _stack_rows([query_rows[number] for number in members], columns)
-        mask = (keys >= 0)[:, None, None] if is_rounded else None
-        shape = Rectangle(len(members), _as_rows(queries), _as_rows(keys), mask)
+        # Wherever a width was rounded there is a mask, even if nothing is padded: with
+        # a mask, other kernels add in another order.
+        is_key = (keys >= 0)[:, None, None] if is_rounded else None
+        shape = Rectangle(len(members), _as_rows(queries), _as_rows(keys), is_key)
         shapes.append(shape)
-        joined.append(queries.flatten())
+        computed.append(queries.flatten())
+    return shapes, _restoring_order(torch.cat(computed), sum(query_lengths))
 
-    # Which query each row of the joined results is, (rows,); -1 for padding. Its
-    # inverse finds the row of each query.
-    places = torch.cat(joined)
-    num_queries = sum(query_lengths)
-    if torch.equal(places, torch.arange(num_queries)):
-        return shapes, None
-    is_query = places >= 0
+
+def _restoring_order(
+    computed: Int[Tensor, " rows"], num_queries: int
+) -> Int[Tensor, " queries"] | None:
+    """Return in which row each query was computed; None if all are in order.
+
+    `computed` says which query each row is, and -1 for padding.
+    """
+    if torch.equal(computed, torch.arange(num_queries)):
+        return None
+    is_query = computed >= 0
     order = torch.empty(num_queries, dtype=torch.int64)
-    order[places[is_query]] = is_query.nonzero().flatten()
-    return shapes, order
+    order[computed[is_query]] = is_query.nonzero().flatten()
+    return order
 
 
 def _rows_by_sequence(lengths: Sequence[int]) -> tuple[Tensor, ...]:
@@ -436,6 +456,7 @@ def _stack_rows(rows: Sequence[Tensor], width: int) -> Int[Tensor, "sequences _"
 
 
 def _round_up(length: int) -> int:
+    """Return the width of the rectangle for a length, in tokens."""
     return 16 if length <= 16 else -(-length // 32) * 32
 
 
@@ -464,7 +485,9 @@ def _choose_kernel(
     """
     if len(kernels) == 1:
         return kernels[0]
-    shape = (max(1, 256 // width), width, heads, head_size)
+    # some 256 tokens at any width
+    num_sequences = max(1, 256 // width)
+    shape = (num_sequences, width, heads, head_size)
     x = torch.full(shape, 0.5, dtype=dtype).transpose(1, 2)
     is_key = torch.ones(x.shape[0], 1, 1, width, dtype=torch.bool)
     runs = [partial(kernel, x, x, x, is_key) for kernel in kernels]

@@ -46,6 +46,8 @@ class Packed(NamedTuple):
 class Engine:
     """Computes the states of an encoder, with packed weights if they are packed,
     otherwise with training steps.
+
+    `Albert` calls `last` and `states`, once `accelerate` has attached the engine.
     """
 
     def __init__(self) -> None:
@@ -62,6 +64,7 @@ class Engine:
         """Return the last states, as `Albert.forward` does."""
         packed = self.packed_weights(albert)
         graph = None if packed is None else packed.graph
+        # A graph has one depth, and knows how long a text may be.
         if graph is not None and graph.fits(batch, albert.depth):
             return graph.last(batch, queries).to(albert.dtype)
         for state in self._states(albert, packed, batch, queries):
@@ -101,6 +104,7 @@ class Engine:
         if packed is None or packed.project is None:
             embedded: Tensor = albert.embedding(batch)
             return embedded
+        # Only the projection is a product; looking up and adding cannot be packed.
         rows = pad_rows(albert.embedding.look_up(batch))
         return packed.project(rows, None)[: len(batch.ids)]
 
@@ -111,11 +115,13 @@ class Engine:
         """
         if albert.training:
             self._unpack()
+        # Gradients need the originals, but say nothing about later calls.
         if self.backend is None or torch.is_grad_enabled():
             return None
-        if self.packed is None:
+        if self.packed is None:  # in a copy of a packed network, for instance
             self.packed = self._pack(albert)
         elif not self.packed.watch.is_unchanged():
+            # Dropped, and not packed again: the next change may come at the next call.
             self._unpack()
         return self.packed
 
@@ -132,6 +138,7 @@ class Engine:
         )
         if not self.is_checkpointed:
             return steps
+        # A checkpoint keeps the input of a step, (tokens, hidden), and nothing else.
         return [partial(checkpoint, step, use_reentrant=False) for step in steps]
 
     def _pack(self, albert: Albert) -> Packed:
@@ -139,8 +146,6 @@ class Engine:
         from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
         is_on_cpu = device_of(albert).is_cpu
-        # OpenVINO is used on the CPU alone
-        uses_graphs = is_on_cpu and self.backend != "torch"
         steps: Sequence[Step]
         # Without these kernels, which only CPUs have, rounded weights are used in the
         # network's own precision.
@@ -151,7 +156,8 @@ class Engine:
         else:
             steps = make_steps(albert, packed_linear)
         graph = None
-        if uses_graphs:
+        # OpenVINO is used on the CPU alone.
+        if is_on_cpu and self.backend != "torch":
             from litebert.fast.graphs import graph_of
 
             is_forced = self.backend == "openvino"
@@ -181,13 +187,16 @@ class Watch:
     """
 
     def __init__(self, albert: Albert) -> None:
+        # the dictionaries in which torch keeps the children and the parameters of each
+        # module; another object in one of them is a replaced layer or weight
         self._owners = list[dict[str, Any]]()
         for module in albert.modules():
             owned: tuple[dict[str, Any], ...] = (module._modules, module._parameters)
             self._owners += filter(None, owned)
         self._objects = self._find_objects()
         self._weights = [x for x in self._objects if isinstance(x, Tensor)]
-        # tensors that were made in inference mode do not count how often they change
+        # Tensors that were made in inference mode do not count how often they change:
+        # of these, only a move to another address is noticed.
         self._counting = [x for x in self._weights if not x.is_inference()]
         self.stamps = self._find_stamps()
 
@@ -208,6 +217,7 @@ class Watch:
         return [*map(_ADDRESS, self._weights), *map(_NUM_WRITES, self._counting)]
 
 
+# Called for all weights at every call of the network, hence without a Python loop.
 _ADDRESS = methodcaller("data_ptr")
 _NUM_WRITES = attrgetter("_version")
 
@@ -282,7 +292,7 @@ def is_packed(albert: Albert) -> bool:
 def refuse_non_finite(network: Network) -> None:
     """Make a network raise LB-472 instead of returning outputs that are not finite."""
     for child in network.children():
-        # the heads after each step
+        # a list of modules (the heads after each step) is never called itself
         for module in child if isinstance(child, nn.ModuleList) else [child]:
             module.register_forward_hook(_check_outputs)
 

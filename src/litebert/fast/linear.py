@@ -48,9 +48,12 @@ def plain_linear(
     activate = ACTIVATIONS[activation]
 
     def apply(x: Tensor, y: Tensor | None) -> Tensor:
-        product = F.linear(x, use_weight(), use_bias())
-        product = product if activation == "linear" else activate(product)
-        return product if y is None else y + F.dropout(product, dropout_prob)
+        product = F.linear(x, use_weight(), use_bias())  # (rows, outputs)
+        if activation != "linear":  # a call of an identity takes time, too
+            product = activate(product)
+        if y is None:
+            return product
+        return y + F.dropout(product, dropout_prob)
 
     return apply
 
@@ -58,11 +61,11 @@ def plain_linear(
 def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     """Return a layer norm on rows of `dtype`."""
     if dtype == torch.float16 and device_at(norm.weight.device).is_cpu:
-        # with fp16 weights, it keeps 1 / sqrt(variance + eps) in fp16: infinite for
-        # padding
+        # With fp16 weights, torch keeps 1 / sqrt(variance + eps) in fp16. For padding,
+        # whose variance is 0, that is infinite.
         dtype = norm.weight.dtype
-    scale = cast(norm.weight, dtype)
-    shift = cast(norm.bias, dtype)
+    scale = cast(norm.weight, dtype)  # (hidden,)
+    shift = cast(norm.bias, dtype)  # (hidden,)
     return lambda x: F.layer_norm(x, norm.normalized_shape, scale(), shift(), norm.eps)
 
 
@@ -107,9 +110,9 @@ class _Use(torch.autograd.Function):
 # but no public name for them. They are tried once per process, and replaced by public
 # ones if missing, wrong or slower.
 
-# rows that are multiplied at once where many are faster in pieces
+# Rows that are multiplied at once where many are faster in pieces.
 _PIECE = 384
-# the names that the kernels have for activations, and their variants
+# The names that the kernels have for activations, and their variants.
 FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "gelu_new": ("gelu", "tanh"),
     "gelu_pytorch_tanh": ("gelu", "tanh"),
@@ -158,6 +161,8 @@ class _Trial(NamedTuple):
 
 def _trial(dtype: torch.dtype) -> _Trial:
     """Return a layer of 768 channels, with random weights."""
+    # 768 is the width of base. One row has a kernel of its own; 100 rows do not fill a
+    # tile, 128 rows do.
     draws = torch.Generator().manual_seed(0)
     weight = torch.randn(768, 768, generator=draws).to(dtype)
     bias = torch.randn(768, generator=draws).to(dtype)
@@ -174,6 +179,7 @@ def _trial(dtype: torch.dtype) -> _Trial:
 @lru_cache
 def packing_works(dtype: torch.dtype) -> bool:
     """Return whether packed products exist here, and are right."""
+    # a rounding error for each of the 768 terms of a sum
     tolerance = torch.finfo(dtype).eps * 768
     try:
         trial = _trial(dtype)
@@ -216,14 +222,15 @@ def onednn_linear(weight: Tensor, bias: Tensor, activation: Activation) -> Linea
         total: Tensor
         if y is None:
             total = product.default(x, blocked, bias, name, [], variant)
-        elif x.shape[0] > _PIECE and _likes_pieces(torch.get_num_threads(), x.dtype):
-            pieces = zip(torch.split(x, _PIECE), torch.split(y, _PIECE), strict=True)
-            total = torch.cat(
-                [product.binary(*piece, blocked, bias, "add") for piece in pieces]
-            )
-        else:
+            return total
+        if x.shape[0] <= _PIECE or not _likes_pieces(torch.get_num_threads(), x.dtype):
             total = product.binary(x, y, blocked, bias, "add")
-        return total
+            return total
+        pieces = list[Tensor]()
+        for first in range(0, x.shape[0], _PIECE):
+            rows = slice(first, first + _PIECE)
+            pieces.append(product.binary(x[rows], y[rows], blocked, bias, "add"))
+        return torch.cat(pieces)
 
     return apply
 

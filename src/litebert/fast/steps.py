@@ -56,12 +56,14 @@ def block(
     the layout; `finish` is `finish_step`, possibly compiled.
     """
     num_tokens = layout.batch.ids.shape[0]
+    # A few numbers of rows, so that few kernels are compiled and chosen.
     x = pad_rows(x)
-    # (rows, 3, heads, head_size)
+    # One product for all three, (rows, 3, heads, head_size).
     projected = torch.unflatten(attention.project(x, None), -1, (3, *attention.heads))
     if x.shape[0] > num_tokens:  # a slice costs a copy in the backward pass
         projected = projected[:num_tokens]
-    query, key, value = projected.unbind(1)
+    query, key, value = projected.unbind(1)  # (tokens, heads, head_size) each
+    # (queries, heads, head_size); in the last step, of the tokens that are read
     mixed = attention.attend(
         query[layout.queries], key, value, layout, attention.dropout_prob
     )
@@ -80,6 +82,7 @@ def finish_step(
     """Return the states after a step from what attention mixed: all that a step does
     row by row.
     """
+    # The residual goes into the layer, which may add it in the same kernel.
     x = attention.norm(attention.output(mixed.flatten(-2), x))
     wide = feed_forward.intermediate(x, None)  # (query_rows, intermediate)
     return feed_forward.norm(feed_forward.output(wide, x))
@@ -113,7 +116,8 @@ def make_steps(
     """Prepare each block of a plan (by default, the encoder's) once, and return the
     steps of the plan.
     """
-    plan = albert.plan if plan is None else plan
+    block_numbers = albert.plan if plan is None else plan
+    # Rectangles copy rows, which is cheap only without a backward pass.
     attend = attend_of(
         albert.config,
         in_rectangles=device_of(albert).is_cpu and not for_training,
@@ -124,16 +128,16 @@ def make_steps(
     # the layers of each block by its number: steps that share it share them
     attention = dict[int, AttentionLayers]()
     feed_forward = dict[int, FeedForwardLayers]()
-    for number in {blocks[0] for blocks in plan}:
+    for number in {blocks[0] for blocks in block_numbers}:
         attention[number] = _attention_layers(
             albert.attention[number], linear, attend, albert.dtype
         )
-    for number in {blocks[1] for blocks in plan}:
+    for number in {blocks[1] for blocks in block_numbers}:
         feed_forward[number] = _feed_forward_layers(
             albert.feed_forward[number], linear, albert.dtype
         )
     steps = list[Step]()
-    for first, second in plan:
+    for first, second in block_numbers:
         steps.append(
             partial(block, attention[first], feed_forward[second], finish=finish)
         )
@@ -144,41 +148,31 @@ def _attention_layers(
     plain: AttentionBlock, linear: MakeLinear, attend: Attend, dtype: torch.dtype
 ) -> AttentionLayers:
     weight, bias = projection(plain)
-    is_training = plain.training
+    output = plain.output
+    dropout_prob = 0.0  # of the output
+    attention_dropout_prob = 0.0
+    if plain.training:
+        dropout_prob = plain.dropout.p
+        attention_dropout_prob = plain.attention_dropout_prob
     return AttentionLayers(
         project=linear(weight, bias, dtype, "linear", 0.0),
         attend=attend,
-        output=linear(
-            plain.output.weight,
-            plain.output.bias,
-            dtype,
-            "linear",
-            plain.dropout.p if is_training else 0.0,
-        ),
+        output=linear(output.weight, output.bias, dtype, "linear", dropout_prob),
         norm=norm_of(plain.norm, dtype),
         heads=plain.heads,
-        dropout_prob=plain.attention_dropout_prob if is_training else 0.0,
+        dropout_prob=attention_dropout_prob,
     )
 
 
 def _feed_forward_layers(
     plain: FeedForwardBlock, linear: MakeLinear, dtype: torch.dtype
 ) -> FeedForwardLayers:
+    wide = plain.intermediate
+    output = plain.output
+    dropout_prob = plain.dropout.p if plain.training else 0.0
     return FeedForwardLayers(
-        intermediate=linear(
-            plain.intermediate.weight,
-            plain.intermediate.bias,
-            dtype,
-            plain.hidden_act,
-            0.0,
-        ),
-        output=linear(
-            plain.output.weight,
-            plain.output.bias,
-            dtype,
-            "linear",
-            plain.dropout.p if plain.training else 0.0,
-        ),
+        intermediate=linear(wide.weight, wide.bias, dtype, plain.hidden_act, 0.0),
+        output=linear(output.weight, output.bias, dtype, "linear", dropout_prob),
         norm=norm_of(plain.norm, dtype),
     )
 
@@ -198,7 +192,9 @@ def apply_steps(
     layout = Layout(batch)
     for number, step in enumerate(steps, start=1):
         if number == len(steps) and queries is not None:
+            # Kernels take the queries sequence by sequence; the order is restored.
             ascending, order = queries.sort()
             layout = Layout(batch, ascending)
         hidden = step(hidden, layout)
+        # Rows after the tokens are padding, which the next step may keep.
         yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
