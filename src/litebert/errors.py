@@ -49,16 +49,9 @@ class LitebertError(Exception):
         super().__init__(code, hide_passwords(what))
         self.code = code
         self.what = hide_passwords(what)
-        self.received = None
-        self.expected = expected and hide_passwords(expected)
+        self.received = None if received is None else _as_line(str(received))
+        self.expected = None if expected is None else hide_passwords(expected)
         self.next = hide_passwords(next)
-        if received is not None:
-            text = hide_passwords(str(received))
-            line = _escape_breaks(text[: _LONGEST_RECEIVED + 1])
-            is_long = len(line) > _LONGEST_RECEIVED
-            if is_long:
-                line = f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)"
-            self.received = line
 
     def __str__(self) -> str:
         return self._lines(
@@ -132,13 +125,22 @@ def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertErr
     >>> print(missing_package("ray", extra="cluster", needed_for="--cluster").next)
     pip install 'litebert[cluster]'
     """
-    again = f"pip install 'litebert[{extra}]'"
     return LitebertError(
         "LB-305",
         f"{needed_for} needs the package {package}",
         received="not installed",
-        next=again,
+        next=f"pip install 'litebert[{extra}]'",
     )
+
+
+def _as_line(received: str) -> str:
+    """Return what was received as one line, cut at its end if it is long."""
+    text = hide_passwords(received)
+    # one more character than is shown tells that there are more
+    line = _escape_breaks(text[: _LONGEST_RECEIVED + 1])
+    if len(line) <= _LONGEST_RECEIVED:
+        return line
+    return f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)"
 
 
 def _escape_breaks(text: str) -> str:

@@ -157,7 +157,7 @@ def test_evaluation_counts_the_pairs_that_have_an_order(task: Pretraining) -> No
     assert task.evaluate()["sentence_order_pairs"] == len(one.sentence_labels) - 1
 
 
-# The loss computed in slices equals the loss of the whole, and so does its gradient
+# ---- the loss in slices is the loss of the whole, and so is its gradient -------------
 
 
 def logits_of(rows: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,24 +16,19 @@ from litebert.runs import RunFolder, is_run
 PACKAGED_NAME = "litebert"
 PACKAGED = "the packaged model"  # in messages
 
+# OWNER/NAME, then perhaps @REVISION
 _NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-# The usual folders of models and of their files here; no owner and no model on the Hub
-# has such a name.
-_OUR_FOLDERS = {
-    "runs",
-    "models",
-    "model",
-    "checkpoints",
-    "output",
-    "outputs",
-    "out",
-    "data",
-    "tmp",
-}
 # who owns the well-known models whose names begin so
 _OWNERS = {"albert-": "albert", "bert-": "google-bert"}
-_OUR_MODELS = {"model", "best", "checkpoints"}
-_OUR_FILES = {".json", ".safetensors"}
+
+# Usual names in local paths, which no owner and no model on the Hub has: of the first
+# folder, of the last one, and the suffixes of files.
+_LOCAL_FOLDERS = {
+    *("runs", "models", "model", "checkpoints"),
+    *("output", "outputs", "out", "data", "tmp"),
+}
+_LOCAL_MODELS = {"model", "best", "checkpoints"}
+_LOCAL_SUFFIXES = {".json", ".safetensors"}
 
 
 def parse_name(text: str) -> tuple[str, str | None]:
@@ -45,9 +40,12 @@ def parse_name(text: str) -> tuple[str, str | None]:
     """
     name = _NAME.fullmatch(text)
     if name is None:
-        what = "this is not the name of a model on the Hub"
-        expected = "OWNER/NAME, or OWNER/NAME@REVISION"
-        raise LitebertError("LB-636", what, received=text, expected=expected)
+        raise LitebertError(
+            "LB-636",
+            "this is not the name of a model on the Hub",
+            received=text,
+            expected="OWNER/NAME, or OWNER/NAME@REVISION",
+        )
     return name[1], name[2]
 
 
@@ -97,42 +95,46 @@ def _describe_path(path: Path) -> str:
 
 
 def _looks_local(path: Path) -> bool:
-    """Whether a path OWNER/NAME of nothing is rather a misspelt path than a name."""
-    has_our_name = path.name in _OUR_MODELS or path.suffix in _OUR_FILES
-    return has_our_name or path.parts[0] in _OUR_FOLDERS or path.parent.is_dir()
+    """Return whether OWNER/NAME is probably a local path with a mistake, not a name on
+    the Hub.
+    """
+    has_local_end = path.name in _LOCAL_MODELS or path.suffix in _LOCAL_SUFFIXES
+    return has_local_end or path.parts[0] in _LOCAL_FOLDERS or path.parent.is_dir()
 
 
 def _no_such_model(path: Path, text: str, kind: str) -> LitebertError:
-    """Return the error, with the run or model of this name in the usual folders, or a
-    folder with a similar name.
-    """
-    parent = next(
-        parent
-        for parent in path.absolute().parents
-        if _describe_path(parent) == "a folder"
-    )
-    missing = path.absolute().relative_to(parent).parts[0]
-    folders = list[str]()
-    with suppress(OSError):
-        folders = [entry.name for entry in parent.iterdir() if entry.is_dir()]
-    hint = did_you_mean(missing, folders)
-    next_step = f"ls {quote(str(parent))}"
-    if hint.startswith("did"):
-        next_step = f"look at the name again ({hint})"
     expected = "a run, a model folder, or a name on the Hub such as"
     expected += " albert/albert-base-v2"
     if kind == "nothing" and "/" not in text:
         expected += "; names on the Hub have an owner: OWNER/NAME"
-    for beginning, owner in _OWNERS.items():
-        if text.startswith(beginning) and _NAME.fullmatch(f"{owner}/{text}"):
-            next_step = f"--model {owner}/{text}"
-    for usual in (Path("models") / path, Path("runs") / path):
-        if _describe_path(usual) == "a folder":
-            next_step = f"--model {quote(str(usual))}"
     return LitebertError(
         "LB-620",
         f"there is no model in {text[:200]!r}",
         received="no such folder" if kind == "nothing" else kind,
         expected=expected,
-        next=next_step,
+        next=_probable_model(path, text),
     )
+
+
+def _probable_model(path: Path, text: str) -> str:
+    """Return where the user may find the model: among the runs and models, on the Hub,
+    in a folder with a similar name, or else in the last folder of the path that exists.
+    """
+    for usual in (Path("runs") / path, Path("models") / path):
+        if _describe_path(usual) == "a folder":
+            return f"--model {quote(str(usual))}"
+    for beginning, owner in _OWNERS.items():
+        if text.startswith(beginning) and _NAME.fullmatch(f"{owner}/{text}"):
+            return f"--model {owner}/{text}"
+
+    full = path.absolute()
+    parents = [place for place in full.parents if _describe_path(place) == "a folder"]
+    nearest = parents[0]
+    missing = full.relative_to(nearest).parts[0]
+    folders = list[str]()
+    with suppress(OSError):
+        folders = [entry.name for entry in nearest.iterdir() if entry.is_dir()]
+    hint = did_you_mean(missing, folders)
+    if hint.startswith("did"):
+        return f"look at the name again ({hint})"
+    return f"ls {quote(str(nearest))}"

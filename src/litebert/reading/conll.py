@@ -49,8 +49,8 @@ CONLLU = (
 class ConlluLayout(_NamedLayout):
     """CoNLL-U, or CoNLL-U Plus, whose first line names the columns.
 
-    `keys` are what stands in the last column as key=value, each of which is a column,
-    too.
+    The last column holds pairs such as SpaceAfter=No; each of their `keys` is read as a
+    column of its own.
     """
 
     keys: tuple[str, ...] = ()
@@ -97,8 +97,8 @@ def _names_of_entities(values: Values) -> list[str]:
 
 
 def _values_of_keys(cells: Iterable[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Return all values of each key in cells such as SpaceAfter=No|name=B-LOC; a key
-    with the name of a column is not told from it.
+    """Return all values of each key in cells such as SpaceAfter=No|name=B-LOC, without
+    keys that have the name of a column.
     """
     values = dict[str, list[str]]()
     for cell in cells:

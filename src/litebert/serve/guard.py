@@ -236,7 +236,8 @@ class Gate:
         status = 500
         names = {name for name, _ in scope["headers"]}
         if {b"content-length", b"transfer-encoding"} <= names:
-            # as if the client had asked for it (RFC 9112, 6.1)
+            # Two lengths may hide a second request in the body. The connection must end
+            # after the answer (RFC 9112, 6.1): uvicorn closes it for this header.
             scope["headers"].append((b"connection", b"close"))
 
         async def send_with_headers(message: Message) -> None:
@@ -283,7 +284,7 @@ class Gate:
 
     def _has_key(self, headers: Headers) -> bool:
         scheme, _, key = headers.get("authorization", "").partition(" ")
-        # every one, and in constant time: the time that it takes tells nothing
+        # compared with every key, in constant time: the time tells nothing about them
         matches = [hmac.compare_digest(digest(key), known) for known in self.keys]
         return scheme.lower() == "bearer" and any(matches)
 

@@ -69,29 +69,33 @@ def require_free(output: Path, *, source: Path) -> dict[Path, bytes]:
     belong next to it.
     """
     require_new(output, force=None)
+    if output.suffix != ".onnx":
+        raise _unfit(output, f"a file that ends in {output.suffix or 'nothing'}")
     beside = dict[Path, bytes]()
-    differing = list[Path]()
     for name, file in model_files(source).items():
         if _is_of_model_alone(name):
             continue
         place = output.parent / name
         beside[place] = file.read_bytes()
         if place.exists() and place.read_bytes() != beside[place]:
-            differing.append(place)
-    if output.suffix != ".onnx" or differing:
-        place = output.parent / output.stem / "model.onnx"
-        raise LitebertError(
-            "LB-751",
-            f"{output} cannot be the output",
-            received=f"{differing[0]} of another model" if differing else None,
-            expected=f"{place}: a file that ends in .onnx, in its own folder",
-        )
+            raise _unfit(output, f"{place} of another model")
     return beside
 
 
+def _unfit(output: Path, received: str) -> LitebertError:
+    usual = output.parent / output.stem / "model.onnx"
+    return LitebertError(
+        "LB-751",
+        f"{output} cannot be the output",
+        received=received,
+        expected="a file that ends in .onnx, in its own folder",
+        next=f"choose an output such as {usual}",
+    )
+
+
 def _is_of_model_alone(name: str) -> bool:
-    """Return whether a file of a model folder is not for its exports: the weights of
-    the network, their index, the card.
+    """Return whether exports do not need a file of a model folder: the weights of the
+    network, their index, the card.
     """
     is_weights = "/" not in name and ".safetensors" in name
     return is_weights or name == "README.md"
@@ -112,7 +116,7 @@ def write_beside(beside: Mapping[Path, bytes], output: Path, data: bytes) -> Non
     except BaseException:
         for path in written:
             path.unlink(missing_ok=True)
-            if path.parent != output.parent:
+            if path.parent != output.parent:  # such as 1_Pooling/
                 with suppress(OSError):  # it has other files
                     path.parent.rmdir()
         raise

@@ -133,21 +133,21 @@ class RowReading(ABC, Generic[Example, Answer]):
         return table
 
     def _columns_by_role(self, columns: Sequence[str]) -> dict[str, str]:
-        """Return for columns that are called like a role the name that the column of
-        this role had in training, if that name is missing: folders and lines of words
-        have no other names.
+        """Return how columns are renamed: one that is called like a role gets the name
+        that the column of this role had in training, if no column has that name.
+
+        Folders and lines of words have no other names than those of roles.
         """
-        names = dict[str, str]()
+        new_names = dict[str, str]()
         taken = {*chain.from_iterable(self.columns.names.values())}
         for role in self.roles:
             trained = self.columns.all(role)
             if len(trained) != 1 or trained[0] in columns:
                 continue
             usual = [name for name in NAMED_LIKE.get(role, (role,)) if name in columns]
-            for name in usual[:1]:
-                if name not in taken:
-                    names[name] = trained[0]
-        return names
+            if usual and usual[0] not in taken:
+                new_names[usual[0]] = trained[0]
+        return new_names
 
     def _require_labels_in(self, table: TableFile, path: Path) -> None:
         """Raise if a file has none of the columns of labels, so that its rows can be
@@ -243,20 +243,22 @@ def sort_labels(labels: Iterable[str | None]) -> tuple[str, ...]:
 def in_order(
     labels: tuple[str, ...], order: tuple[str, ...], file: str
 ) -> tuple[str, ...]:
-    """Return the labels of a file in the user's order, if there is one; if the file has
-    numbers, the names that the user gives them.
+    """Return the labels in the user's order, or those of the file if the user gives no
+    `order`; if the file has numbers, `order` gives their names.
     """
-    order = tuple(label_of(label) or label for label in order)
-    unknown = [label for label in labels if label not in order]
-    if order and unknown and first_number(labels, order) is None:
+    if not order:
+        return labels
+    names = tuple(label_of(name) or name for name in order)
+    unknown = [label for label in labels if label not in names]
+    if unknown and first_number(labels, names) is None:
         raise LitebertError(
             "LB-852",
             f"{file} has labels that data.labels does not list",
             received=", ".join(unknown[:_SHOWN_LABELS]),
-            expected=f"only {', '.join(order)}",
+            expected=f"only {', '.join(names)}",
             next="add them to data.labels, or correct the rows",
         )
-    return order or labels
+    return names
 
 
 def first_number(labels: Collection[str], names: Sequence[str]) -> int | None:
@@ -302,15 +304,19 @@ def members_of(cell: object, separator: str | None = None) -> Sequence[object]:
     default its words.
     """
     members = list_of(cell)
-    return (text_of(cell) or "").split(separator) if members is None else members
+    if members is not None:
+        return members
+    text = text_of(cell) or ""
+    return text.split(separator)
 
 
 def labels_in(cell: object, text: str) -> list[str]:
-    """Return the labels of a cell that may have several; they are separated by the
-    likeliest mark in a text.
+    """Return the labels of a cell that may have several: the members of a list, or the
+    parts of `text` between the likeliest separator that it has.
     """
-    separator = next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
-    labels = (label_of(member) for member in members_of(cell, separator))
+    present = [mark for mark in SEPARATORS if mark in text]
+    separator = present[0] if present else SEPARATORS[-1]
+    labels = [label_of(member) for member in members_of(cell, separator)]
     return [label for label in labels if label is not None]
 
 
@@ -324,8 +330,8 @@ def is_joined(label: str, labels: Collection[str]) -> bool:
 
 
 def usual_spellings(labels: Mapping[str, int]) -> dict[str, str]:
-    """Return for each label, given its number of rows, the commonest one that differs
-    from it at most in case.
+    """Return for each label, given its number of rows, its most common spelling: of the
+    labels that differ from it at most in case, the one with most rows.
 
     >>> usual_spellings({"Good": 9, "good": 1, "bad": 5})
     {'Good': 'Good', 'good': 'Good', 'bad': 'bad'}
@@ -363,38 +369,32 @@ def guess_columns(
     readings: Sequence[type[RowReading[Any, Any]]],
     fallback: type[RowReading[Any, Any]],
 ) -> tuple[type[RowReading[Any, Any]], Columns]:
-    """Return how the rows are read, and the columns of each role; what was chosen is
-    kept.
-
-    Of several readings, the first counts that alone has a chosen role, or else that the
-    columns look like.
+    """Return how the rows are read, and the columns of each role, with those that the
+    user has chosen.
     """
     guess = ColumnGuess(names, sample, chosen)
-    reading = readings[0]
-    if len(readings) > 1:
-        reading = _reading_of(guess, readings) or fallback
-    for role in chosen.names:
-        if role not in (*reading.roles, *OF_ALL_KINDS):
-            roles = ", ".join(reading.roles)
-            raise LitebertError(
-                "LB-841",
-                f"these rows have no {role}",
-                received=f"{role}={','.join(chosen.all(role))}",
-                expected=f"one of {roles}, as these rows look like {reading.what}",
-                next="omit this choice; or name the problem: --problem NAME",
-            )
+    reading = _reading_of(guess, readings, fallback)
+    roles = (*reading.roles, *OF_ALL_KINDS)
+    _require_roles(chosen, roles, reading)
     guess.find_split()
     reading.guess(guess)
     assigned: dict[Role, Names] = {}
-    for role in (*reading.roles, *OF_ALL_KINDS):
+    for role in roles:
         if guess.assigned.get(role):
             assigned[role] = guess.assigned[role]
     return reading, Columns(assigned, chosen.has_header)
 
 
 def _reading_of(
-    guess: ColumnGuess, readings: Sequence[type[RowReading[Any, Any]]]
-) -> type[RowReading[Any, Any]] | None:
+    guess: ColumnGuess,
+    readings: Sequence[type[RowReading[Any, Any]]],
+    fallback: type[RowReading[Any, Any]],
+) -> type[RowReading[Any, Any]]:
+    """Return the reading that alone has a role which the user has chosen, or else the
+    first that the columns look like.
+    """
+    if len(readings) == 1:
+        return readings[0]
     for role in guess.chosen.names:
         with_role = [reading for reading in readings if role in reading.roles]
         if len(with_role) == 1:
@@ -402,4 +402,20 @@ def _reading_of(
     for reading in readings:
         if reading.are_like(guess):
             return reading
-    return None
+    return fallback
+
+
+def _require_roles(
+    chosen: Columns, roles: Sequence[Role], reading: type[RowReading[Any, Any]]
+) -> None:
+    """Refuse a chosen column whose role these rows do not have."""
+    for role in chosen.names:
+        if role not in roles:
+            usual = ", ".join(reading.roles)
+            raise LitebertError(
+                "LB-841",
+                f"these rows have no {role}",
+                received=f"{role}={','.join(chosen.all(role))}",
+                expected=f"one of {usual}, as these rows look like {reading.what}",
+                next="omit this choice; or name the problem: --problem NAME",
+            )

@@ -233,8 +233,9 @@ class WordRowSample:
         return number
 
     def _separates(self, column: str) -> bool:
-        """Return whether each value stands in rows that follow one another, and in
-        several, or in the first of them only.
+        """Return whether a column may number sentences: no value returns after another
+        one, and a value stands for two rows or more on average (the empty cells below
+        it count).
         """
         cells = self.texts(column)
         values = {cell for cell in cells if cell}
