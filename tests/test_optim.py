@@ -176,7 +176,7 @@ def test_a_step_in_portions_equals_a_step_parameter_by_parameter(
             (1 << 24, [together[0], *singles]),
             (5, [together[1]]),
         ):
-            monkeypatch.setattr("litebert.optim._AT_ONCE", at_once)
+            monkeypatch.setattr("litebert.optim.moments._AT_ONCE", at_once)
             for optimizer in optimizers:
                 optimizer.step()
     for one, other, third in zip(whole, parts, alone, strict=True):

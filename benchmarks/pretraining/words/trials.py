@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 import litebert
-from litebert import optim
 from litebert.config import PretrainConfig
-from litebert.device import choose_device
+from litebert.device import choose_device, device_at
 from litebert.files import write_json
 from litebert.folder import read_folder
 from litebert.nn import AlbertForPretraining
-from litebert.optim import Muon
+from litebert.optim import Muon, optimizers
 from litebert.plugins import OPTIMIZERS
 from litebert.runs import read_metrics
 from litebert.tasks.pretraining import Pretraining
@@ -157,7 +156,7 @@ def polar_express(matrix: Tensor) -> Tensor:
     """Return approximately U V^T of a matrix U S V^T by four steps."""
     is_tall = matrix.shape[0] > matrix.shape[1]
     wide = matrix.T if is_tall else matrix
-    x = wide.to(optim.device_at(matrix.device).product_dtype)
+    x = wide.to(device_at(matrix.device).product_dtype)
     x = x / (x.norm() * _SAFETY + 1e-7)
     for a, b, c in _QUINTICS:
         gram = x @ x.T
@@ -173,12 +172,12 @@ class Polar(Muon):
     """Muon whose updates four steps of Polar Express make orthogonal."""
 
     def updates(self, *arguments: Any) -> tuple[Tensor, ...]:
-        newton_schulz = optim.orthogonalize
-        optim.orthogonalize = polar_express
+        newton_schulz = optimizers.orthogonalize
+        optimizers.orthogonalize = polar_express
         try:
             return super().updates(*arguments)
         finally:
-            optim.orthogonalize = newton_schulz
+            optimizers.orthogonalize = newton_schulz
 
 
 OPTIMIZERS.add("polar", Polar)
