@@ -13,11 +13,47 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from benchmarks.measure import apart, peak_bytes, table
-from benchmarks.texts import VOCABULARY, documents
+from benchmarks.texts import VOCABULARY, chapters
 from litebert.cli.command import command_of
 
 CHAPTERS = 2_000
 """From more than 60 books, about 30 MB."""
+
+
+def main(*, megabytes: tuple[int, ...] = (100, 1_000)) -> None:
+    """Print one line per build."""
+    lines = list[list[str]]()
+    for kind in ("jsonl", "txt"):
+        for size in megabytes:
+            lines.append(_line(kind, size))
+    print(table(["input", "peak resident memory", "per core", "tokens/s"], lines))
+
+
+def _line(kind: str, size: int) -> list[str]:
+    """Write an input of `size` megabytes, build a corpus of it, and describe that."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"input.{kind}"
+        write_input(path, size * 1_000_000)
+        peak, seconds, tokens = apart(measure, path, f"{folder}/corpus")
+    return [
+        f"{size} MB of .{kind}",
+        f"{peak} MB",
+        f"{size / seconds:.1f} MB/s",
+        f"{tokens / seconds:,.0f}",
+    ]
+
+
+def write_input(path: Path, num_bytes: int) -> None:
+    """Write chapters as rows, or as a single document that ends with the file."""
+    with path.open("wb") as file:
+        for chapter in cycle(islice(chapters(), CHAPTERS)):
+            if path.suffix == ".jsonl":
+                text = json.dumps({"text": chapter}, ensure_ascii=False) + "\n"
+            else:
+                text = f"{chapter}\n\n"
+            file.write(text.encode())
+            if file.tell() >= num_bytes:
+                break
 
 
 def measure(path: str, output: str) -> tuple[float, float, int]:
@@ -28,32 +64,6 @@ def measure(path: str, output: str) -> tuple[float, float, int]:
         [Path(path)], tokenizer=VOCABULARY, output=Path(output), workers=1
     )
     return peak_bytes() // 2**20, time.process_time(), summary.train.tokens
-
-
-def main(*, megabytes: tuple[int, ...] = (100, 1_000)) -> None:
-    """Print one line per build."""
-    lines = []
-    for kind, size in ((kind, size) for kind in ("jsonl", "txt") for size in megabytes):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"input.{kind}"
-            # one row per chapter, or a single document that ends with the file
-            with path.open("wb") as file:
-                for chapter in cycle(islice(documents(), CHAPTERS)):
-                    row = json.dumps({"text": chapter}, ensure_ascii=False) + "\n"
-                    file.write((row if kind == "jsonl" else f"{chapter}\n\n").encode())
-                    if file.tell() >= size * 1_000_000:
-                        break
-            peak, seconds, tokens = apart(measure, path, f"{folder}/corpus")
-        name = f"{size} MB of .{kind}"
-        lines.append(
-            [
-                name,
-                f"{peak} MB",
-                f"{size / seconds:.1f} MB/s",
-                f"{tokens / seconds:,.0f}",
-            ]
-        )
-    print(table(["input", "peak resident memory", "per core", "tokens/s"], lines))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """What the benchmarks read: the test data (LITEBERT_TEST_DATA), made-up tokens, and
-real texts as they arrive.
+real texts in batches, in the order of their files.
 """
 
 import csv
@@ -23,20 +23,27 @@ DATA = Path(
 VOCABULARY = DATA / "tokenizer" / "spiece.model"
 MAX_LENGTH = 512
 
+BOOKS = DATA / "text" / "books.jsonl.gz"
+ARTICLES = DATA / "text" / "wiki_articles.jsonl.gz"
+EVERYDAY = DATA / "text" / "everyday.jsonl.gz"
+SST2 = DATA / "glue" / "SST-2" / "train.tsv.gz"
+IMDB_SIDES = ("neg", "pos")
+
+
+# ---- files ---------------------------------------------------------------------------
+
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a compressed file: JSON lines, or a table with tabs and no
-    quotes (CoLA's has no heading).
+    quotes.
     """
     with _unpacked(path) as lines:
         if ".jsonl" in path.name:
             yield from map(json.loads, lines)
             return
-        names = (
-            ("source", "label", "original", "sentence")
-            if "CoLA" in path.parts
-            else None
-        )
+        names = None
+        if "CoLA" in path.parts:  # it has no heading
+            names = ("source", "label", "original", "sentence")
         yield from csv.DictReader(lines, names, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
@@ -47,19 +54,34 @@ def _unpacked(path: Path) -> TextIO:
     return gzip.open(path, "rt", encoding="utf-8")
 
 
-def documents() -> Iterator[str]:
-    for book in rows(DATA / "text" / "books.jsonl.gz"):
-        yield from (chapter["text"] for chapter in book["chapters"])
-    yield from (
-        article["text"] for article in rows(DATA / "text" / "wiki_articles.jsonl.gz")
-    )
+def chapters() -> Iterator[str]:
+    """Yield the chapters of all books."""
+    for book in rows(BOOKS):
+        for chapter in book["chapters"]:
+            yield chapter["text"]
+
+
+def articles() -> Iterator[str]:
+    """Yield the articles of Wikipedia."""
+    for article in rows(ARTICLES):
+        yield article["text"]
 
 
 def squad(part: str) -> list[list[dict[str, Any]]]:
+    """Return the paragraphs of each article of SQuAD 1.1: `train` or `dev`."""
     with gzip.open(DATA / f"squad/{part}-v1.1.json.gz", "rt", encoding="utf-8") as file:
         return [article["paragraphs"] for article in json.load(file)["data"]]
 
 
+def imdb(side: str) -> Iterator[str]:
+    """Yield the reviews of one side: `neg` or `pos`."""
+    for row in rows(DATA / f"imdb/train-{side}.jsonl.gz"):
+        yield row["text"]
+
+
+# ---- tasks ---------------------------------------------------------------------------
+
+# the file, its columns of text, and its column of labels
 TABLES = {
     "cola": ("glue/CoLA/train.tsv.gz", ("sentence",), "label"),
     "sst2": ("glue/SST-2/train.tsv.gz", ("sentence",), "label"),
@@ -77,25 +99,50 @@ def labeled(task: str) -> list[dict[str, str]]:
     `label`.
     """
     if task == "imdb":
-        reviews = []
-        for side in ("neg", "pos"):
-            for row in rows(DATA / f"imdb/train-{side}.jsonl.gz"):
-                reviews.append({"a": row["text"], "label": side})
-        return reviews
-    name, texts, label = TABLES[task]
-    labeled_rows = []
+        return _labeled_reviews()
+    name, text_columns, label_column = TABLES[task]
+    examples = list[dict[str, str]]()
     for row in rows(DATA / name):
-        if None in row or None in row.values():
-            continue  # too many or too few tabs
-        labeled_row = {"label": row[label]}
-        for role, column in zip("ab", texts, strict=False):
-            labeled_row[role] = row[column]
-        labeled_rows.append(labeled_row)
-    return labeled_rows
+        has_wrong_tabs = None in row or None in row.values()  # too many, or too few
+        if has_wrong_tabs:
+            continue
+        example = {}
+        for side, column in zip("ab", text_columns, strict=False):
+            example[side] = row[column]
+        example["label"] = row[label_column]
+        examples.append(example)
+    return examples
+
+
+def _labeled_reviews() -> list[dict[str, str]]:
+    examples = list[dict[str, str]]()
+    for side in IMDB_SIDES:
+        examples += [{"a": text, "label": side} for text in imdb(side)]
+    return examples
+
+
+def csv_text(table: list[dict[str, str]]) -> str:
+    """Return rows as a CSV file with a heading."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(table[0]))
+    writer.writeheader()
+    writer.writerows(table)
+    return text.getvalue()
+
+
+def sst2() -> Iterator[tuple[str, int]]:
+    """Yield the texts of SST-2 with their labels."""
+    for row in rows(SST2):
+        yield row["sentence"], int(row["label"])
+
+
+# ---- batches -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Texts:
+    """A ragged batch: the ids and the segments of each sequence."""
+
     ids: tuple[list[int], ...]
     segments: tuple[list[int], ...]
 
@@ -114,22 +161,26 @@ class Texts:
 
     def padded(self) -> dict[str, NDArray[np.int64]]:
         """Return the rectangle under the names that transformers gives its inputs."""
-        ids, segments = (np.zeros(self.mask.shape, dtype=np.int64) for _ in range(2))
-        ids[self.mask] = list(itertools.chain(*self.ids))
-        segments[self.mask] = list(itertools.chain(*self.segments))
         return {
-            "input_ids": ids,
+            "input_ids": self._rectangle(self.ids),
             "attention_mask": self.mask.astype(np.int64),
-            "token_type_ids": segments,
+            "token_type_ids": self._rectangle(self.segments),
         }
+
+    def _rectangle(self, sequences: tuple[list[int], ...]) -> NDArray[np.int64]:
+        values = np.zeros(self.mask.shape, dtype=np.int64)  # (sequences, tokens)
+        values[self.mask] = list(itertools.chain(*sequences))
+        return values
 
 
 def made_up(
     lengths: Iterable[int], *, vocab_size: int = 30_000, seed: int = 1
 ) -> Texts:
+    """Return sequences of these lengths with random ids."""
     draw = np.random.default_rng(seed)
     ids = tuple(draw.integers(5, vocab_size, length).tolist() for length in lengths)
-    return Texts(ids, tuple([0] * len(each) for each in ids))
+    segments = tuple([0] * len(sequence) for sequence in ids)
+    return Texts(ids, segments)
 
 
 def arriving(
@@ -145,26 +196,14 @@ def arriving(
     count = num_batches * batch_size
     framed = []
     for texts in itertools.islice(stream(corpus), skip, skip + count):
-        first, *second = tokenizer.encode_ids(texts)
-        framed.append(
-            frame_ids(
-                tokenizer, first, second[0] if second else None, max_length=MAX_LENGTH
-            )
-        )
-    batches = (
-        framed[begin : begin + batch_size] for begin in range(0, count, batch_size)
-    )
-    return [
-        Texts(*(tuple(column) for column in zip(*batch, strict=True)))
-        for batch in batches
-    ]
-
-
-def sst2() -> Iterator[tuple[str, int]]:
-    return (
-        (row["sentence"], int(row["label"]))
-        for row in rows(DATA / "glue/SST-2/train.tsv.gz")
-    )
+        first, *others = tokenizer.encode_ids(texts)
+        second = others[0] if others else None
+        framed.append(frame_ids(tokenizer, first, second, max_length=MAX_LENGTH))
+    batches = list[Texts]()
+    for begin in range(0, count, batch_size):
+        ids, segments = zip(*framed[begin : begin + batch_size], strict=True)
+        batches.append(Texts(ids, segments))
+    return batches
 
 
 def stream(corpus: str) -> Iterator[list[str]]:
@@ -172,15 +211,12 @@ def stream(corpus: str) -> Iterator[list[str]]:
     NLI.
     """
     if corpus == "SST-2":
-        yield from ([text] for text, _ in sst2())
+        for text, _ in sst2():
+            yield [text]
     elif corpus == "NLI":
-        yield from (
-            [r["premise"], r["hypothesis"]]
-            for r in rows(DATA / "nli/mnli_dev_matched_a.jsonl.gz")
-        )
+        for row in rows(DATA / "nli" / "mnli_dev_matched_a.jsonl.gz"):
+            yield [row["premise"], row["hypothesis"]]
     else:
-        for pair in zip(
-            *(rows(DATA / f"imdb/train-{side}.jsonl.gz") for side in ("neg", "pos")),
-            strict=False,
-        ):
-            yield from ([row["text"]] for row in pair)
+        for reviews in zip(*map(imdb, IMDB_SIDES), strict=False):
+            for review in reviews:
+                yield [review]

@@ -13,21 +13,48 @@ from functools import partial
 from statistics import median
 
 from benchmarks.measure import Call, machine, table, take_turns
-from benchmarks.texts import DATA, VOCABULARY, rows
+from benchmarks.texts import VOCABULARY, articles
 from litebert.cli.command import command_of
 from litebert.tokenizer import Tokenizer
 
+REFERENCE = "transformers AlbertTokenizer"
 
-def read_paragraphs(limit: int) -> tuple[list[str], int]:
+
+def main(*, threads: int = 1, rounds: int = 7, megabytes: float = 3.0) -> None:
+    """Print megabytes per second and the ratio to transformers' AlbertTokenizer."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
+    texts = read_paragraphs(int(megabytes * 1e6))
+    size = sum(len(text.encode()) for text in texts) / 1e6  # megabytes
+    print(machine())
+    print(f"{len(texts):,} paragraphs, {size:.1f} MB, {threads} threads\n")
+    taken = take_turns(
+        contenders(texts, threads), rounds=rounds, warm_ups=1, clock=time.perf_counter
+    )
+    rates = dict[str, list[float]]()
+    for name, times in taken.items():
+        rates[name] = [size / seconds for seconds in times]
+    reference = median(rates[REFERENCE])
+    lines = list[list[str]]()
+    for name, of_rounds in rates.items():
+        middle = median(of_rounds)
+        spread = f"{middle:.2f} ({min(of_rounds):.2f}-{max(of_rounds):.2f})"
+        lines.append([name, spread, f"{middle / reference:.2f}"])
+    header = ["contender", "MB/s, median (minimum-maximum)", "times AlbertTokenizer"]
+    print(table(header, lines))
+
+
+def read_paragraphs(least_bytes: int) -> list[str]:
+    """Return as many paragraphs as have at least so many bytes."""
     texts = list[str]()
     num_bytes = 0
-    for row in rows(DATA / "text" / "wiki_articles.jsonl.gz"):
-        for paragraph in filter(None, row["text"].split("\n")):
-            if num_bytes >= limit:
-                return texts, num_bytes
+    for article in articles():
+        for paragraph in filter(None, article.split("\n")):
+            if num_bytes >= least_bytes:
+                return texts
             texts.append(paragraph)
             num_bytes += len(paragraph.encode())
-    return texts, num_bytes
+    return texts
 
 
 def contenders(texts: list[str], threads: int) -> dict[str, Call]:
@@ -42,50 +69,17 @@ def contenders(texts: list[str], threads: int) -> dict[str, Call]:
         albert = AlbertTokenizer.from_pretrained(folder)
         auto = AutoTokenizer.from_pretrained(folder)
     fast = auto.backend_tokenizer.encode_batch_fast
+
+    def fast_ids() -> list[list[int]]:
+        return [encoded.ids for encoded in fast(texts, add_special_tokens=False)]
+
     return {
         "litebert encode_ids": partial(ours.encode_ids, texts, num_threads=threads),
-        "litebert encode_batch": partial(ours.encode_batch, texts, num_threads=threads),
-        "transformers AlbertTokenizer": partial(
-            albert, texts, add_special_tokens=False
-        ),
+        "litebert encode_batch": partial(ours.encode_batch, texts),
+        REFERENCE: partial(albert, texts, add_special_tokens=False),
         "transformers AutoTokenizer": partial(auto, texts, add_special_tokens=False),
-        "tokenizers encode_batch_fast": lambda: [
-            each.ids for each in fast(texts, add_special_tokens=False)
-        ],
+        "tokenizers encode_batch_fast": fast_ids,
     }
-
-
-def main(*, threads: int = 1, rounds: int = 7, megabytes: float = 3.0) -> None:
-    """Print megabytes per second and the ratio to transformers' AlbertTokenizer."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"
-    os.environ["RAYON_NUM_THREADS"] = str(threads)
-    texts, num_bytes = read_paragraphs(int(megabytes * 1e6))
-    taken = take_turns(
-        contenders(texts, threads), rounds=rounds + 1, clock=time.perf_counter
-    )
-    rates = {
-        name: [num_bytes / 1e6 / seconds for seconds in each[1:]]
-        for name, each in taken.items()
-    }
-    print(
-        f"{machine()}\n{len(texts):,} paragraphs, {num_bytes / 1e6:.1f} MB, {threads}"
-        " threads\n"
-    )
-    reference = median(rates["transformers AlbertTokenizer"])
-    spreads = {
-        name: f"{median(r):.2f} ({min(r):.2f}-{max(r):.2f})"
-        for name, r in rates.items()
-    }
-    lines = [
-        [name, spreads[name], f"{median(r) / reference:.2f}"]
-        for name, r in rates.items()
-    ]
-    print(
-        table(
-            ["contender", "MB/s, median (minimum-maximum)", "times AlbertTokenizer"],
-            lines,
-        )
-    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ extrapolated, and marked ~.
 import resource
 import sys
 import time
+from itertools import product
 from typing import Annotated, NamedTuple
 
 from benchmarks.measure import apart, machine, memory, peak_bytes, table
@@ -22,7 +23,10 @@ from litebert.cli.command import command_of
 LENGTH = 512
 GB = 1e9
 PRESETS = "tiny,mini,small,base,large,xlarge,xxlarge"
-RIVALS = ("litebert", "litebert checkpointed", "transformers")
+OURS = "litebert"
+CHECKPOINTED = "litebert checkpointed"
+THEIRS = "transformers"
+RIVALS = (OURS, CHECKPOINTED, THEIRS)
 
 
 class Measured(NamedTuple):
@@ -34,6 +38,55 @@ class Measured(NamedTuple):
     backward: float
     update: float
     seconds: float
+
+
+class Peak(NamedTuple):
+    """The most bytes of a step above those held before, measured or extrapolated."""
+
+    size: float
+    is_measured: bool
+
+    def __str__(self) -> str:
+        mark = "" if self.is_measured else "~"
+        return f"{mark}{self.size / GB:.2f}"
+
+
+def main(
+    *,
+    presets: str = PRESETS,
+    precisions: str = "fp32,bf16",
+    sequences: int = 8,
+    limit: Annotated[float, "GB that no process may exceed."] = 12,
+    seconds: Annotated[float, "Longest step of a whole batch."] = 120,
+) -> None:
+    """Print a row for each preset and precision."""
+    print(f"{machine()}\n{sequences} x {LENGTH} tokens, GB\n")
+    lines = list[list[object]]()
+    for preset, precision in product(presets.split(","), precisions.split(",")):
+        peaks = dict[str, Peak]()
+        for rival in RIVALS:
+            case = (preset, rival, precision)
+            peaks[rival] = peak_of(case, sequences, limit, seconds)
+        ratio = peaks[CHECKPOINTED].size / peaks[THEIRS].size
+        lines.append([preset, precision, *peaks.values(), f"{ratio:.2f}"])
+        print(*lines[-1], file=sys.stderr, flush=True)
+    print(table(["preset", "precision", *RIVALS, "checkpointed to theirs"], lines))
+
+
+def peak_of(
+    case: tuple[str, str, str], sequences: int, limit: float, seconds: float
+) -> Peak:
+    """Extrapolate from one and two sequences; measure the whole batch if it fits."""
+    one = Measured(*apart(measure, *case, 1, limit))
+    two = Measured(*apart(measure, *case, 2, limit))
+    slope = max(0, two.backward - one.backward)  # bytes a sequence
+    predicted = max(two.backward + (sequences - 2) * slope, two.update)
+    fits_memory = predicted + two.held <= 0.9 * limit * GB
+    fits_time = two.seconds * sequences / 2 <= seconds
+    if not (fits_memory and fits_time):
+        return Peak(predicted, is_measured=False)
+    whole = Measured(*apart(measure, *case, sequences, limit))
+    return Peak(max(whole.backward, whole.update), is_measured=True)
 
 
 def measure(
@@ -49,59 +102,18 @@ def measure(
     resource.setrlimit(resource.RLIMIT_DATA, (int(limit * GB), int(limit * GB)))
     config = preset_of(preset)
     texts = made_up([LENGTH] * sequences, vocab_size=config.vocab_size)
-    if rival == "transformers":
+    if rival == THEIRS:
         step = their_step(their_network(config), texts, precision=precision)
     else:
         network = AlbertForPretraining(config, dtype=DTYPES[precision])
-        if rival == "litebert checkpointed":
+        if rival == CHECKPOINTED:
             checkpoint_gradients(network.albert)
         step = our_step(network, texts, optimizer="lamb")
     held = 1e6 * memory()["Rss"]
     start = time.perf_counter()
-    peaks = [peak_bytes(phase) - held for phase in (step.backward, step.update)]
-    return Measured(held, *peaks, time.perf_counter() - start)
-
-
-def main(
-    *,
-    presets: str = PRESETS,
-    precisions: str = "fp32,bf16",
-    sequences: int = 8,
-    limit: Annotated[float, "GB that no process may exceed."] = 12,
-    seconds: Annotated[float, "Longest step of a whole batch."] = 120,
-) -> None:
-    """Print a row for each preset and precision."""
-    print(f"{machine()}\n{sequences} x {LENGTH} tokens, GB\n")
-    lines = []
-    for preset, precision in (
-        (p, x) for p in presets.split(",") for x in precisions.split(",")
-    ):
-        peaks = []
-        cells = []
-        for rival in RIVALS:
-            one, two = (
-                Measured(*apart(measure, preset, rival, precision, n, limit))
-                for n in (1, 2)
-            )
-            backward = two.backward + (sequences - 2) * max(
-                0, two.backward - one.backward
-            )
-            peak = max(backward, two.update)
-            mark = "~"
-            if (
-                peak + two.held <= limit * GB * 0.9
-                and two.seconds * sequences / 2 <= seconds
-            ):
-                whole = Measured(
-                    *apart(measure, preset, rival, precision, sequences, limit)
-                )
-                peak = max(whole.backward, whole.update)
-                mark = ""
-            peaks.append(peak)
-            cells.append(f"{mark}{peak / GB:.2f}")
-        lines.append([preset, precision, *cells, f"{peaks[1] / peaks[2]:.2f}"])
-        print(*lines[-1], file=sys.stderr, flush=True)
-    print(table(["preset", "precision", *RIVALS, "checkpointed to theirs"], lines))
+    backward = peak_bytes(step.backward) - held
+    update = peak_bytes(step.update) - held
+    return Measured(held, backward, update, time.perf_counter() - start)
 
 
 if __name__ == "__main__":

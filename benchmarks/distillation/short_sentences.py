@@ -13,75 +13,40 @@ import litebert
 from benchmarks.texts import DATA, rows, squad
 
 NUM_SENTENCES = 800
-FREQUENT = {
-    "the",
-    "a",
-    "an",
-    "of",
-    "in",
-    "to",
-    "and",
-    "is",
-    "was",
-    "for",
-    "on",
-    "with",
-    "as",
-    "by",
-}
-FREQUENT |= {
-    "at",
-    "from",
-    "that",
-    "it",
-    "he",
-    "she",
-    "his",
-    "her",
-    "their",
-    "its",
-    "be",
-    "are",
-}
-FREQUENT |= {"were", "this"}
+NUM_WORDS = range(6, 21)  # of a sentence
+FREQUENT_WORDS = """
+the a an of in to and is was for on with as by at from that it he she his her their its
+be are were this
+"""
+FREQUENT = frozenset(FREQUENT_WORDS.split())
 
 
 def main(models: list[str]) -> None:
     """Print, for each model and kind of text, the share of right answers and of
     repeated words.
     """
-    captions = sorted({row["premise"] for row in rows(DATA / "nli/snli_dev.jsonl.gz")})
-    contexts = [
-        paragraph["context"] for article in squad("dev") for paragraph in article
-    ]
-    cut = [
-        part
-        for context in contexts
-        for part in re.split(r"(?<=[.!?]) (?=[A-Z])", context)
-    ]
+    sentences = {"captions": _captions(), "squad": _squad_sentences()}
     for path in models:
         model = litebert.load(path)
-        for name, sentences in (("captions", captions), ("squad", cut)):
-            hidden = with_one_hidden(sentences)
-            right = repeats = 0
-            answers = model.fill([text for text, _ in hidden], top=1)
-            for (text, word), found in zip(hidden, answers, strict=True):
-                first = found[0].words[0].lower()
-                seen = (
-                    set(re.findall(r"[a-z]+", text.replace("[MASK]", "").lower()))
-                    - FREQUENT
-                )
-                right += first == word
-                repeats += first != word and first in seen
-            shares = (
-                f"{100 * count / len(hidden):.1f} %" for count in (right, repeats)
-            )
+        for name, of_kind in sentences.items():
+            right, repeats = shares(model, with_one_hidden(of_kind))
             print(
-                path,
-                name,
-                "right {}, wrong and already there {}".format(*shares),
+                f"{path} {name} right {100 * right:.1f} %,"
+                f" wrong and already there {100 * repeats:.1f} %",
                 flush=True,
             )
+
+
+def _captions() -> list[str]:
+    return sorted({row["premise"] for row in rows(DATA / "nli/snli_dev.jsonl.gz")})
+
+
+def _squad_sentences() -> list[str]:
+    sentences = list[str]()
+    for article in squad("dev"):
+        for paragraph in article:
+            sentences += re.split(r"(?<=[.!?]) (?=[A-Z])", paragraph["context"])
+    return sentences
 
 
 def with_one_hidden(sentences: list[str]) -> list[tuple[str, str]]:
@@ -89,23 +54,39 @@ def with_one_hidden(sentences: list[str]) -> list[tuple[str, str]]:
     words.
     """
     draw = random.Random(1)
-    sentences = list(sentences)
+    shuffled = list(sentences)
+    draw.shuffle(shuffled)
     hidden = list[tuple[str, str]]()
-    draw.shuffle(sentences)
-    for sentence in sentences:
+    for sentence in shuffled:
         words = list(re.finditer(r"[A-Za-z]+", sentence))
-        if (
-            len(hidden) < NUM_SENTENCES
-            and 6 <= len(words) <= 20
-            and len((word := draw.choice(words))[0]) > 1
-        ):
-            hidden.append(
-                (
-                    f"{sentence[: word.start()]}[MASK]{sentence[word.end() :]}",
-                    word[0].lower(),
-                )
-            )
+        if len(words) not in NUM_WORDS:
+            continue
+        word = draw.choice(words)
+        if len(word[0]) == 1:
+            continue
+        before = sentence[: word.start()]
+        after = sentence[word.end() :]
+        hidden.append((f"{before}[MASK]{after}", word[0].lower()))
+        if len(hidden) == NUM_SENTENCES:
+            break
     return hidden
+
+
+def shares(model: litebert.Model, hidden: list[tuple[str, str]]) -> tuple[float, float]:
+    """Return the shares of right answers, and of wrong ones that repeat a word of the
+    sentence.
+    """
+    num_right = 0
+    num_repeats = 0
+    answers = model.fill([text for text, _ in hidden], top=1)
+    for (text, word), fillings in zip(hidden, answers, strict=True):
+        answer = fillings[0].words[0].lower()
+        visible = re.findall(r"[a-z]+", text.replace("[MASK]", "").lower())
+        if answer == word:
+            num_right += 1
+        elif answer in {*visible} - FREQUENT:
+            num_repeats += 1
+    return num_right / len(hidden), num_repeats / len(hidden)
 
 
 if __name__ == "__main__":

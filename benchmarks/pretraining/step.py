@@ -12,14 +12,15 @@ import torch
 
 from benchmarks.measure import Call, machine, table, take_turns
 from benchmarks.steps import our_step, their_network, their_step
-from benchmarks.texts import made_up
+from benchmarks.texts import Texts, made_up
 from litebert.cli.command import command_of
-from litebert.config import preset
+from litebert.config import AlbertConfig, preset
 from litebert.nn import AlbertForPretraining
 
 SEQUENCES = 16
 LENGTH = 128
 VOCAB_SIZE = 16_000
+REFERENCE = "litebert, adamw"
 
 
 def main(*, presets: str = "mini,small", rounds: int = 7) -> None:
@@ -27,35 +28,27 @@ def main(*, presets: str = "mini,small", rounds: int = 7) -> None:
     torch.set_num_threads(1)
     print(f"{machine()}\n")
     texts = made_up([LENGTH] * SEQUENCES, vocab_size=VOCAB_SIZE)
-    lines = []
+    lines = list[list[str]]()
     for name in presets.split(","):
         config = preset(name).model_copy(update={"vocab_size": VOCAB_SIZE})
-        steps: dict[str, Call] = {
-            f"litebert, {optimizer}": our_step(
-                AlbertForPretraining(config, dtype=torch.bfloat16),
-                texts,
-                optimizer=optimizer,
-            )
-            for optimizer in ("muon", "adamw")
-        }
-        steps["transformers, adamw"] = their_step(their_network(config), texts)
-        times = {
-            label: each[1:]
-            for label, each in take_turns(steps, rounds=rounds + 1).items()
-        }
+        times = take_turns(contenders(config, texts), rounds=rounds, warm_ups=1)
         for label, seconds in times.items():
-            ratios = [
-                s / now
-                for s, now in zip(seconds, times["litebert, adamw"], strict=True)
-            ]
-            lines.append(
-                [name, label, f"{1e3 * min(seconds):.0f}", f"{median(ratios):.2f}"]
-            )
-    print(
-        table(
-            ["preset", "step", "CPU ms, fastest", "ratio to litebert's, adamw"], lines
-        )
-    )
+            pairs = zip(seconds, times[REFERENCE], strict=True)
+            ratios = [spent / reference for spent, reference in pairs]
+            least = f"{1e3 * min(seconds):.0f}"
+            lines.append([name, label, least, f"{median(ratios):.2f}"])
+    header = ["preset", "step", "CPU ms, fastest", "ratio to litebert's, adamw"]
+    print(table(header, lines))
+
+
+def contenders(config: AlbertConfig, texts: Texts) -> dict[str, Call]:
+    """Return the whole steps to compare, by name."""
+    steps = dict[str, Call]()
+    for optimizer in ("muon", "adamw"):
+        network = AlbertForPretraining(config, dtype=torch.bfloat16)
+        steps[f"litebert, {optimizer}"] = our_step(network, texts, optimizer=optimizer)
+    steps["transformers, adamw"] = their_step(their_network(config), texts)
+    return steps
 
 
 if __name__ == "__main__":

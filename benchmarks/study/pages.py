@@ -1,17 +1,24 @@
-"""Make the tables of the studies from the metrics files next to this script: python -m
-benchmarks.study.pages.
+"""Write the tables of the studies into their pages: `python -m benchmarks.study.pages`.
 
-A table is between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is its metrics
-file; what is between them is replaced. tests/docs/test_pages.py compares them.
+A table stands between `<!-- NAME -->` and `<!-- end -->`; its figures are those of
+NAME.json, next to this script. tests/docs/test_pages.py checks that the pages have
+exactly these tables.
 """
 
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
-from benchmarks.measure import table as markdown
-from benchmarks.study.grids import ALWAYS_SHOWN, CROSSED, MEASURE, Ablation, read_grids
+from benchmarks.measure import table
+from benchmarks.study.grids import (
+    ALWAYS_SHOWN,
+    CROSSED,
+    MEASURE,
+    Ablation,
+    AblationRow,
+)
 from benchmarks.study.layers import Layers
 from benchmarks.study.study import read_findings
 from litebert.files import write_text
@@ -21,123 +28,115 @@ HERE = Path(__file__).parent
 PAGES = (HERE.parents[1] / "docs" / "study.md", HERE / "RESULTS.md")
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+CellOf: TypeAlias = Callable[[AblationRow], str]
+
 
 def page_with_tables(page: str) -> str:
-    """Return the page with every table made from its metrics file."""
-    return BLOCK.sub(lambda found: f"{found[1]}{table(found[2])}\n{found[3]}", page)
+    """Return the page with every table made again from its metrics file."""
+    return BLOCK.sub(_block_with_table, page)
 
 
-def table(name: str) -> str:
-    """Return one ablation as a table in Markdown, and its verdict; or the rows of
-    another file.
-    """
+def _block_with_table(block: re.Match[str]) -> str:
+    begin, name, end = block.groups()
     if name == "layers":
-        return f"{_layers()}\n"
-    if name not in read_grids().tables:
-        values = json.loads((HERE / f"{name}.json").read_text("utf-8")).values()
-        lists = [rows for rows in values if isinstance(rows, list)]
-        return (
-            "\n\n".join(
-                markdown(list(rows[0]), [_shown(row.values()) for row in rows])
-                for rows in lists
-            )
-            + "\n"
-        )
-    (found,) = read_findings(Ablation, HERE, name)
-    has_paper = any(row.paper is not None for row in found.rows)
-    crossed = [
-        name for name in found.columns if name in CROSSED and name.endswith("_accuracy")
-    ]
-    probes = [name for name in found.columns if name not in (*ALWAYS_SHOWN, *CROSSED)]
+        return f"{begin}{layers_table()}\n\n{end}"
+    (ablation,) = read_findings(Ablation, HERE, name)
+    return f"{begin}{ablation_table(ablation)}\n\n{end}"
+
+
+# ---- a table of the paper ------------------------------------------------------------
+
+
+def ablation_table(ablation: Ablation) -> str:
+    """Return the trained rows as a table, then a line on the others, and the verdict."""
+    columns = _columns(ablation)
+    lines = list[list[str]]()
+    predictions = list[str]()
+    for row in ablation.rows:
+        if row.trials:
+            lines.append([cell_of(row) for cell_of in columns.values()])
+        else:
+            predictions.append(f"{row.label} ({row.predicted_cpu_seconds:.0f} CPU s)")
+    parts = [table(list(columns), lines)]
+    if predictions:
+        parts.append(f"Predicted and not trained: {', '.join(predictions)}.")
+    verdict, _, _ = ablation.verdict.partition(" Not trained:")
+    parts.append(verdict)
+    return "\n\n".join(parts)
+
+
+def _columns(ablation: Ablation) -> dict[str, CellOf]:
+    """Return the columns from left to right: the heading, and what gives its cells."""
+    source = "" if ablation.source.endswith("no table") else ablation.source
+    columns: dict[str, CellOf] = {source: lambda row: row.label}
+    if any(row.paper is not None for row in ablation.rows):
+        columns["paper"] = lambda row: str(row.paper or "")
+    columns["each seed"] = _value_of_each_seed
+    columns["mean"] = partial(_mean, measure=MEASURE)
+    others = [name for name in ablation.columns if name not in ALWAYS_SHOWN]
+    for measure in others:
+        if measure not in CROSSED:  # a probe, behind the crossed objectives
+            columns[measure] = partial(_mean, measure=measure)
+        elif measure.endswith("_accuracy"):
+            columns[measure[:3].upper()] = partial(_mean, measure=measure)
+    columns["steps"] = lambda row: f"{row.trials[0].steps:,}"
+    columns["body, K"] = lambda row: f"{row.trials[0].body / 1_000:.0f}"
+    columns["CPU s"] = _cpu_seconds
+    return columns
+
+
+def _value_of_each_seed(row: AblationRow) -> str:
+    return ", ".join(f"{100 * value:.1f}" for value in row.values(MEASURE))
+
+
+def _mean(row: AblationRow, measure: str) -> str:
+    """Return mean and deviation over the seeds, in percent."""
+    values = row.values(measure)
+    if not values:
+        return ""
+    spread = Spread.of(values)
+    mean = f"{100 * spread.mean:.1f}"
+    if spread.number == 1:
+        return mean
+    return f"{mean} ± {100 * spread.spread:.1f}"
+
+
+def _cpu_seconds(row: AblationRow) -> str:
+    seconds = [trial.cpu_seconds for trial in row.trials]
+    return f"{Spread.of(seconds).mean:.0f}"
+
+
+# ---- Figure 1 of the paper -----------------------------------------------------------
+
+
+def layers_table() -> str:
+    """Return a row for each network: what its steps do beyond the trained depth."""
+    networks = read_findings(Layers, HERE, "layers-*")
+    depths = [fate.depth for fate in networks[0].fates]
     headings = [
-        "" if found.source.endswith("no table") else found.source,
-        *(["paper"] if has_paper else []),
-    ]
-    headings += [
-        "each seed",
-        "mean",
-        *(name[:3].upper() for name in crossed),
-        *probes,
+        "network",
         "steps",
-        "body, K",
-        "CPU s",
-    ]
-    lines = []
-    for row in (row for row in found.rows if row.trials):
-        values = row.values(MEASURE)
-        first = row.trials[0]
-        cells = [row.label, *([f"{row.paper or ''}"] if has_paper else [])]
-        cells += [", ".join(f"{100 * value:.1f}" for value in values), _mean(values)]
-        cells += [_mean(row.values(name)) for name in (*crossed, *probes)]
-        seconds = Spread.of([trial.cpu_seconds for trial in row.trials]).mean
-        lines.append(
-            [*cells, f"{first.steps:,}", f"{first.body / 1_000:.0f}", f"{seconds:.0f}"]
-        )
-    left_out = [
-        f"{row.label} ({row.predicted_cpu_seconds:.0f} CPU s)"
-        for row in found.rows
-        if not row.trials
-    ]
-    missing = (
-        f"\n\nPredicted and not trained: {', '.join(left_out)}." if left_out else ""
-    )
-    return f"{markdown(headings, lines)}{missing}\n\n{found.verdict.partition(' Not trained:')[0]}\n"  # noqa: E501
-
-
-def _layers() -> str:
-    """Return Figure 1 of every network: its verdicts beyond the trained depth, the
-    eigenvalues.
-    """
-    found = read_findings(Layers, HERE, "layers-*")
-    depths = [fate.depth for fate in found[0].fates]
-    headings = ["network", "steps", "blocks", *(f"at {depth}" for depth in depths)]
-    headings += [
+        "blocks",
+        *(f"at {depth}" for depth in depths),
         f"moves at {depths[-1]}",
         "eigenvalue, trained depth",
         f"at {depths[-1]}",
     ]
-    lines = []
-    for each in found:
-        cells = [
-            each.source,
-            each.num_steps,
-            each.steps[-1].block,
-            *(fate.verdict for fate in each.fates),
-        ]
-        values = (each.eigenvalue_at_depth, each.eigenvalue_at_end)
-        lines.append(
-            [
-                *cells,
-                f"{100 * each.fates[-1].residual:.1f} %",
-                *(f"{value:.2f}" for value in values),
-            ]
-        )
-    return markdown(headings, lines)
+    return table(headings, [_layers_row(network) for network in networks])
 
 
-def _shown(cells: Iterable[object]) -> list[str]:
-    """Format floats with three decimals, and counts without any."""
+def _layers_row(network: Layers) -> Sequence[object]:
     return [
-        (
-            ", ".join(_shown(cell))
-            if isinstance(cell, list)
-            else f"{cell:.3f}"
-            if isinstance(cell, float)
-            else str(cell)
-        )
-        for cell in cells
+        network.source,
+        network.num_steps,
+        network.steps[-1].block,
+        *(fate.verdict for fate in network.fates),
+        f"{100 * network.fates[-1].residual:.1f} %",
+        f"{network.eigenvalue_at_depth:.2f}",
+        f"{network.eigenvalue_at_end:.2f}",
     ]
 
 
-def _mean(values: Sequence[float]) -> str:
-    if not values:
-        return ""
-    spread = Spread.of(values)
-    return f"{100 * spread.mean:.1f}" + (
-        f" ± {100 * spread.spread:.1f}" if len(values) > 1 else ""
-    )
-
-
 if __name__ == "__main__":
-    for page in PAGES:
-        write_text(page, page_with_tables(page.read_text("utf-8")))
+    for path in PAGES:
+        write_text(path, page_with_tables(path.read_text("utf-8")))
