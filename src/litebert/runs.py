@@ -74,9 +74,7 @@ def read_record(kind: type[Record], path: Path, advice: str = RESTORE) -> Record
     if not path.exists():
         return None
     try:
-        return kind.model_validate(
-            read_json(path, command=f"ls {quote(str(path.parent))}")
-        )
+        return kind.model_validate(read_json(path))
     except ValidationError as error:
         raise _damaged(path, describe_invalid(error), advice) from error
 
@@ -137,7 +135,7 @@ def is_begun(folder: Path) -> bool:
 def _has_record(folder: Path) -> bool:
     holder = folder / HOLDER
     if holder.is_file() and not holder.is_symlink():
-        text = read_capped(holder, 1_000, command=f"ls -l {quote(str(holder))}")
+        text = read_capped(holder, 1_000)
         if _HOLDER_TEXT.match(text):
             return True
     return has_settings(folder)
@@ -151,7 +149,7 @@ def has_settings(folder: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        record = RunFile.model_validate(read_json(path, command="ls"))
+        record = RunFile.model_validate(read_json(path))
     except (LitebertError, ValidationError):
         return False
     return any(name.startswith("train.") for name in record.settings)
@@ -496,8 +494,7 @@ class RunFolder:
         """The config.json of the model; empty if there is no model."""
         if not self.has_model:
             return {}
-        folder = self.folder / "model"
-        return read_json(folder / "config.json", command=f"ls {quote(str(folder))}")
+        return read_json(self.folder / "model" / "config.json")
 
     def command(self, words: str) -> str:
         """Return a command that reads the run, with its plug-ins."""

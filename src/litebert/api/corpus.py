@@ -104,7 +104,7 @@ def marks_dropped(tokenizer: Tokenizer, texts: Texts, *, column: str) -> str:
 
 def read_symbols(path: Path) -> list[str]:
     """Return the lines of a file of words that a vocabulary never splits."""
-    data = read_capped(path, _MOST_SYMBOL_BYTES, command=f"ls -l {path}")
+    data = read_capped(path, _MOST_SYMBOL_BYTES)
     lines = data.decode("utf-8", "replace").splitlines()
     symbols = [line.strip() for line in lines if line.strip()]
     if broken := [symbol for symbol in symbols if symbol.split() != [symbol]]:

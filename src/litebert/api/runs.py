@@ -77,7 +77,7 @@ class Run(on_disk.RunFolder):
                 results[end] = dict(_medians(spreads))
             return results
         if self.kind == "fine-tuning":
-            return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
+            return read_json(self.folder / RESULT_FILE)
         for row in reversed(read_metrics(self.folder)):
             if row["kind"] == "eval":
                 return dict(row)

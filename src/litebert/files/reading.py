@@ -5,6 +5,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from shlex import quote
 from typing import TypeAlias, Union
 
 from litebert.errors import DamagedError, LitebertError
@@ -50,8 +51,11 @@ def hash_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def read_capped(path: Path, limit: int, *, command: str) -> bytes:
-    """Read a file of at most `limit` bytes; errors name `command` as the next step."""
+def read_capped(path: Path, limit: int, *, command: str | None = None) -> bytes:
+    """Read a file of at most `limit` bytes.
+
+    Errors name `command` as the next step, by default one that lists the folder.
+    """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -66,11 +70,13 @@ def read_capped(path: Path, limit: int, *, command: str) -> bytes:
             "LB-004",
             f"{path} cannot be read",
             received=getattr(error, "strerror", None) or str(error),
-            next=command,
+            next=command or _listing(path),
         ) from error
 
 
-def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, Json]:
+def read_json(
+    path: Path, *, command: str | None = None, limit: int = 16 << 20
+) -> dict[str, Json]:
     """Read a JSON object from a file of at most `limit` bytes; NaN and Infinity count
     as damage.
     """
@@ -85,9 +91,13 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
             f"{path} is not valid JSON",
             received=error,
             expected="a JSON object in UTF-8 without NaN or Infinity",
-            next=command,
+            next=command or _listing(path),
         ) from error
     return value
+
+
+def _listing(path: Path) -> str:
+    return f"ls -l {quote(str(path.parent))}"
 
 
 def parse_json(text: str, *, distinct_keys: bool = False) -> object:

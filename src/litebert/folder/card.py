@@ -56,7 +56,7 @@ def card_of(
     path = folder / CARD_FILE
     if not path.is_file():
         return PublishedCard(text, is_of_user=False)
-    written = read_capped(path, _LONGEST_CARD, command=f"ls -l {path}")
+    written = read_capped(path, _LONGEST_CARD)
     if WRITTEN_BY_LITEBERT.encode() in written:
         return PublishedCard(text, is_of_user=False)
     if license or languages:

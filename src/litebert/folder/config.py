@@ -221,14 +221,14 @@ def read_layout(folder: Path) -> NetworkLayout:
 def read_table(folder: Path) -> dict[str, Json]:
     """Return the contents of config.json; load the plug-ins that it needs."""
     path = folder / CONFIG_FILE
-    look = f"ls {quote(str(folder))}"
     if not path.exists():
         raise LitebertError(
             "LB-675",
             f"there is no config.json of a model in {folder}",
-            next=f"{look}; rerun the command that began a run to resume it",
+            next=f"ls {quote(str(folder))}; rerun the command that began a run to resume"
+            " it",
         )
-    table = read_json(path, command=look, limit=1 << 20)
+    table = read_json(path, limit=1 << 20)
     plugins = table.get(_PLUGINS)
     if isinstance(plugins, list):
         require_plugins(map(str, plugins), folder)

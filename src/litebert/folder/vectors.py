@@ -10,7 +10,6 @@ text. A folder without `modules.json` says nothing about vectors.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import Literal, TypeVar, cast, get_args
 
 import torch
@@ -227,7 +226,7 @@ def read_sentence_vectors(
     path = folder / MODULES_FILE
     if not path.is_file():
         return None
-    data = read_capped(path, _LIMIT, command=f"ls {quote(str(folder))}")
+    data = read_capped(path, _LIMIT)
     reader = _Reader(folder)
     modules = reader.validate(_Modules.model_validate_json, data)
     if modules.is_of_task:
@@ -286,7 +285,7 @@ class _Reader:
         path = self.folder / name
         if not is_needed and not path.is_file():
             return {}
-        return read_json(path, command=f"ls {quote(str(path.parent))}", limit=_LIMIT)
+        return read_json(path, limit=_LIMIT)
 
     def check_modules(self, modules: _Modules) -> None:
         """Raise unless the modules are those that litebert computes, in their order."""

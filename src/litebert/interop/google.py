@@ -281,7 +281,7 @@ def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
     As in the official code, a setting that is not in the file is xxlarge's, and unknown
     names are ignored.
     """
-    table = read_json(path, command=f"ls -l {path.parent}", limit=1 << 20)
+    table = read_json(path, limit=1 << 20)
     defaults = PRESETS["xxlarge-v2"].model_dump(mode="json")
     fields = {name: table.get(name, defaults[name]) for name in _FIELDS}
     activation = str(fields["hidden_act"]).lower()

@@ -172,7 +172,7 @@ def _raise_failure(starting: "asyncio.Task[None]") -> None:
 
 def read_api_keys(file: Path) -> list[str]:
     """Return the keys in a file, one per line; lines that start with # are comments."""
-    data = read_capped(file, MAX_KEY_FILE, command=f"ls -l {file}")
+    data = read_capped(file, MAX_KEY_FILE)
     keys = list[str]()
     for line in data.decode("utf-8-sig", "replace").splitlines():
         key = line.strip()

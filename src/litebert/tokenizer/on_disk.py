@@ -32,23 +32,21 @@ def read_vocabulary(path: Path) -> VocabularyFile:
     """Read the vocabulary at a path (a file, a folder or a run) with the settings next
     to it.
     """
-    folder = path if path.is_dir() else path.parent
-    look = f"ls -l {quote(str(folder))}"
-    file = _find_vocabulary(path, command=look)
+    file = _find_vocabulary(path)
     if file.name == PIPELINE_FILE:
         vocabulary = read_tokenizer_json(file)
     else:
-        data = files.read_capped(file, MAX_MODEL_BYTES, command=look)
+        data = files.read_capped(file, MAX_MODEL_BYTES)
         added = read_added(file.parent) if path.is_dir() else ()
         vocabulary = VocabularyFile(file, file.suffix, data, Normalizer(), added)
     config = file.with_name(CONFIG_FILE)
     if not config.exists():
         return vocabulary
-    settings = _read_settings(config, vocabulary, command=look)
+    settings = _read_settings(config, vocabulary)
     return vocabulary._replace(settings=settings)
 
 
-def _find_vocabulary(path: Path, *, command: str) -> Path:
+def _find_vocabulary(path: Path) -> Path:
     """Return the file that a path names, or the first vocabulary in a folder or in the
     model of a run; raise LB-213 if there is none.
     """
@@ -69,17 +67,15 @@ def _find_vocabulary(path: Path, *, command: str) -> Path:
         f"no tokenizer at {path}",
         received=received,
         expected=f"a folder with one of {names}; a *.model or a *.txt file",
-        next=command,
+        next=f"ls -l {quote(str(path if is_folder else path.parent))}",
     )
 
 
-def _read_settings(
-    config: Path, vocabulary: VocabularyFile, *, command: str
-) -> Normalizer:
+def _read_settings(config: Path, vocabulary: VocabularyFile) -> Normalizer:
     """Return the rules of reading in a `tokenizer_config.json`; what it leaves out is as
     in the vocabulary's own.
     """
-    values = files.read_json(config, command=command)
+    values = files.read_json(config)
     defaults = vocabulary.settings
     normalizer = Normalizer(
         _read_switch(values, "do_lower_case", defaults.lowercase, config),
@@ -137,11 +133,10 @@ def find_other_vocabulary(folder: Path, pieces: Sequence[str]) -> str | None:
 
 def _listed_pieces(path: Path) -> list[str]:
     """Return the pieces of a vocab.txt or a tokenizer.json by id."""
-    look = f"ls -l {quote(str(path.parent))}"
     if path.name != PIPELINE_FILE:
-        data = files.read_capped(path, MAX_MODEL_BYTES, command=look)
+        data = files.read_capped(path, MAX_MODEL_BYTES)
         return data.decode("utf-8").splitlines()
-    table: Any = files.read_json(path, command=look, limit=MAX_MODEL_BYTES)
+    table: Any = files.read_json(path, limit=MAX_MODEL_BYTES)
     vocabulary = table["model"]["vocab"]
     if isinstance(vocabulary, dict):  # WordPiece: the id of each piece
         return sorted(vocabulary, key=lambda piece: int(vocabulary[piece]))

@@ -12,7 +12,6 @@ import math
 import unicodedata
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
@@ -283,8 +282,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
     """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`; the file is not
     trusted.
     """
-    look = f"ls -l {quote(str(path.parent))}"
-    table = files.read_json(path, command=look, limit=_MAX_BYTES)
+    table = files.read_json(path, limit=_MAX_BYTES)
     model = table.get("model")
     if not isinstance(model, dict):
         model = {}
@@ -516,5 +514,4 @@ def read_added(folder: Path) -> tuple[AddedToken, ...]:
 def _read_if_there(path: Path) -> JsonTable:
     if not path.is_file():
         return {}
-    look = f"ls -l {quote(str(path.parent))}"
-    return files.read_json(path, command=look, limit=_MAX_BYTES)
+    return files.read_json(path, limit=_MAX_BYTES)

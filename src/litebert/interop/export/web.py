@@ -236,7 +236,7 @@ def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
 
 
 def _read_package(path: Path, *, advice: str) -> bytes:
-    data = read_capped(path, _PACKAGE_LIMIT, command=f"ls -l {path}")
+    data = read_capped(path, _PACKAGE_LIMIT)
     _require_published(data, str(path), advice=advice)
     return data
 
