@@ -153,15 +153,13 @@ def quantize(
     litebert quantize runs/mrpc models/mrpc-int8
     """
     from litebert.corpus.text import read_texts
-    from litebert.inference.finetuned import data_of
     from litebert.inference.quantizing import quantize as write_quantized
 
-    run = RunFolder.of(model)
-    if not texts and data is None and run is not None and run.kind != "pretraining":
-        data = data_of(model)
-    has_texts = len(texts) > 0
-    has_data = data is not None
-    if has_texts == has_data or (task is not None and not has_data):
+    examples = data
+    if not texts and data is None:
+        examples = _training_data(model)
+    has_one_source = bool(texts) != (examples is not None)
+    if not has_one_source or (task is not None and examples is None):
         raise LitebertError(
             "LB-536",
             "calibration needs either texts, or the data of a fine-tuned run",
@@ -174,9 +172,19 @@ def quantize(
         model,
         output,
         texts=filter(str.strip, lines),
-        data=data,
+        data=examples,
         task=task,
     )
+
+
+def _training_data(model: str) -> Path | None:
+    """Return what a run of fine-tuning was trained on; None for any other model."""
+    from litebert.inference.finetuned import data_of
+
+    run = RunFolder.of(model)
+    if run is None or run.kind == "pretraining":
+        return None
+    return data_of(model)
 
 
 # ---- the Hub -------------------------------------------------------------------------

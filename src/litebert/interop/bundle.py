@@ -174,7 +174,7 @@ def masked_crc32c(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-# --- reading --------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------
 
 
 def read_bundle(prefix: Path) -> Bundle:
@@ -184,10 +184,11 @@ def read_bundle(prefix: Path) -> Bundle:
     data = read_capped(path, _MAX_INDEX_BYTES)
     try:
         table = read_table(data)
-        num_shards = _read_header(*next(table, (b"", b"")))
+        first_key, header = next(table, (b"", b""))
+        num_shards = _read_header(first_key, header)
         for key, value in table:
             entry = _read_entry(value, num_shards)
-            # that is a slice; the whole variable has its own entry
+            # such a key is that of a slice; the whole variable has its own entry
             if not key.startswith(b"\0"):
                 entries[key.decode()] = entry
     except (ValueError, IndexError, DecodeError) as error:
@@ -218,17 +219,20 @@ def _read_entry(value: bytes, num_shards: int) -> Any:
     entry = Entry.FromString(value)
     shape = [axis.size for axis in entry.shape.dim]
     numbers = (entry.offset, entry.size, entry.shard_id, *shape)
-    is_possible = len(shape) <= _MAX_AXES and min(numbers) >= 0
-    is_possible = is_possible and entry.shard_id < num_shards
+    has_place = min(numbers) >= 0 and entry.shard_id < num_shards
+    if len(shape) > _MAX_AXES or not has_place:
+        raise _impossible(entry, shape)
     dtype = _DTYPES.get(entry.dtype)
-    if is_possible and dtype and not entry.slices:
-        is_possible = entry.size == math.prod(shape) * dtype.itemsize
-    if not is_possible:
-        raise ValueError(
-            f"{entry.size:,} bytes at {entry.offset:,} of file {entry.shard_id:,},"
-            f" shape {shape}"
-        )
+    if dtype is None or entry.slices:
+        return entry  # `Bundle.read` refuses it, if it is needed
+    if entry.size != math.prod(shape) * dtype.itemsize:
+        raise _impossible(entry, shape)
     return entry
+
+
+def _impossible(entry: Any, shape: list[int]) -> ValueError:
+    place = f"at {entry.offset:,} of file {entry.shard_id:,}"
+    return ValueError(f"{entry.size:,} bytes {place}, shape {shape}")
 
 
 def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -163,35 +163,32 @@ def check_files(
     from litebert.tasks.own.settling import Choices, settle
 
     check = _Check(tokenizer, max_length)
+    choices = Choices(columns, problem, labels)
     try:
-        choices = Choices(columns, problem, labels)
         table = choices.open(train)
-        check.notes = [f"{train}: {table.writing}"]
-        # errors in the other rows are found below
-        good = partial(_Check(None, max_length).usable_rows, table)
-        reading, check.notes = settle(replace(table, scan=good), choices)
     except RequestError:
         raise
     except LitebertError as error:
-        num_usable = 0
-        if check.notes:  # the table was opened: the errors of single rows are recorded
-            num_usable = sum(1 for _ in check.usable_rows(table))
-        if num_usable or "unusable row" not in check.findings:
-            check.add_error("unusable file", str(train), error)
+        check.add_error("unusable file", str(train), error)
+        return check.report()
+
+    check.notes = [f"{train}: {table.writing}"]
+    # Settled on the usable rows. The others are findings when the file is checked below,
+    # so this check of them is dropped.
+    usable_rows = partial(_Check(None, max_length).usable_rows, table)
+    try:
+        reading, check.notes = settle(replace(table, scan=usable_rows), choices)
+    except RequestError:
+        raise
+    except LitebertError as error:
+        check.add_unsettled(table, error)
         return check.report()
 
     check.add_split(table, reading, is_labelled=True)
     for path in others:
         try:
             table = reading.open(path, is_labelled=False)
-            answers = [
-                name for role in reading.learned for name in reading.columns.all(role)
-            ]
-            is_labelled = any(
-                row.get(name) not in (None, "")
-                for row in table.sample()
-                for name in answers
-            )
+            is_labelled = _has_answers(table, reading)
         except RequestError:
             raise
         except LitebertError as error:
@@ -199,6 +196,16 @@ def check_files(
         else:
             check.add_split(table, reading, is_labelled=is_labelled)
     return check.report()
+
+
+def _has_answers(table: TableFile, reading: "RowReading[Any, Any]") -> bool:
+    """Return whether some of the first rows of a file have a label, score or answer."""
+    sample = table.sample()
+    for role in reading.learned:
+        for name in reading.columns.all(role):
+            if any(row.get(name) not in (None, "") for row in sample):
+                return True
+    return False
 
 
 def vocabulary_doubts(
@@ -247,14 +254,22 @@ class _Check:
         )
 
     def add_error(self, kind: str, place: str, error: LitebertError) -> None:
-        """Count an error raised while reading, by its code; its message may name the
-        place.
+        """Count an error raised while reading, by its code; if its message names a
+        place, that is more exact than `place`.
         """
-        own, _, reason = error.what.rpartition(": ")
+        named_place, _, reason = error.what.rpartition(": ")
         example = ": ".join(filter(None, (reason, error.received)))
         self.findings.add(
-            kind, own or place, example, detail=error.code, advice=error.next
+            kind, named_place or place, example, detail=error.code, advice=error.next
         )
+
+    def add_unsettled(self, table: TableFile, error: LitebertError) -> None:
+        """Add why it is unclear how the rows of a file are read: if all are unusable,
+        their own errors say so.
+        """
+        num_usable = sum(1 for _ in self.usable_rows(table))
+        if num_usable or "unusable row" not in self.findings:
+            self.add_error("unusable file", table.source.name, error)
 
     def usable_rows(
         self, table: TableFile, made_of: Callable[[int, Row], Any] = lambda _, row: row
@@ -292,8 +307,7 @@ class _Check:
             for number, example in group:
                 rows.add(number, example)
 
-        # what needs all rows
-        # texts that belong together have no label
+        # findings that need all rows; texts that belong together have no label
         learns_labels = "second" not in reading.learned
         if rows.number and not rows.num_labelled and learns_labels:
             self.findings.add("no labels", name, detail=name, times=rows.number)
@@ -491,7 +505,8 @@ class _Rows:
             first = self._place(answers[answer].first)
             self._say("repeated row", where, f"the same as {first}")
         self._compare(where, answer, answers)
-        answers.setdefault(answer, _Seen(number)).number += 1
+        seen = answers.setdefault(answer, _Seen(number))
+        seen.number += 1
 
     def _compare(
         self, where: str, answer: str | None, answers: Mapping[str | None, _Seen]

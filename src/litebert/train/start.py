@@ -88,14 +88,13 @@ def choose_for_pairs(
     # Differences below the margin change with the rows that were drawn.
     if scores[best] < scores["read together"] + MARGIN:
         best = "read together"
-    reading: Reading = "mean"
-    chosen = with_head(dataset, "mean")
+    reading: Reading
     if best == "compared by cosine":
-        reading = "cls"
+        reading = "cls"  # vectors have no head
         chosen = as_similarity(config)
-    if best == "read apart":
-        reading = "apart"
-        chosen = with_head(dataset, "apart")
+    else:
+        reading = "apart" if best == "read apart" else "mean"
+        chosen = with_head(dataset, reading)
     note = note_on_starts(family, scores, best)
     return replace(chosen, notes=(*chosen.notes, note)), reading
 
@@ -104,12 +103,13 @@ def note_on_starts(
     family: TextClassification, scores: Mapping[str, float], best: str
 ) -> str:
     """Say what was measured, what is trained, and how to choose otherwise."""
-    if isinstance(family, Regression):
-        values = [f"{name} {score:.3f}" for name, score in scores.items()]
-        note = f"Spearman before training: the two texts {', '.join(values)}"
-    else:
-        values = [f"{name} {-score:.3f}" for name, score in scores.items()]
-        note = f"loss before training: the two texts {', '.join(values)}"
+    measure = "Spearman"
+    sign = 1
+    if not isinstance(family, Regression):
+        measure = "loss"  # the negative log-likelihood
+        sign = -1
+    values = [f"{name} {sign * score:.3f}" for name, score in scores.items()]
+    note = f"{measure} before training: the two texts {', '.join(values)}"
     if best == "compared by cosine":
         return (
             f"{note}. So their vectors are trained, and answers are cosines; for scores"
