@@ -9,6 +9,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -513,3 +514,10 @@ def test_every_task_that_can_be_trained_has_a_recipe_that_names_its_source() -> 
                 if (s.task, s.model, s.table) == (name, "xxlarge-v1", "Table 9")
             )
             assert float(expected[1]) == score.percent
+
+
+def test_two_tasks_of_one_name_are_refused() -> None:
+    sst2 = DATASETS["sst2"]
+    DATASETS.add("sst2", sst2)  # adding the same one again does nothing
+    with pytest.raises(LitebertError, match="LB-109"):
+        DATASETS.add("sst2", replace(sst2, key_measure="f1"))
