@@ -84,7 +84,7 @@ def our_step(
     parts = Step(lambda: task.loss(work).total, update)
     if not by_trainer:
         return parts
-    from litebert.train.loop import training_step
+    from litebert.train.step import training_step
 
     given = {"step": 0, "learning_rate": RATE, "clip_norm": CLIP_NORM, "seed": 1}
     return replace(parts, whole=partial(training_step, task, [work], built, **given))

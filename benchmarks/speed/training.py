@@ -38,7 +38,7 @@ from litebert.tasks.kinds.family import Feature, collate
 from litebert.tasks.kinds.text import TextExample
 from litebert.tasks.named.glue import DATASETS
 from litebert.tokenizer import Tokenizer
-from litebert.train.loop import training_step
+from litebert.train.step import training_step
 
 BATCH_SIZE = 32
 Examples = list[tuple[Feature, int]]

@@ -51,8 +51,8 @@ from litebert.tasks.pretraining import Pretraining
 from litebert.tasks.teacher import Teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.log import RunLog
-from litebert.train.loop import training_step
 from litebert.train.run import Session
+from litebert.train.step import training_step
 from tests.device.fake import AMPERE, APPLE, PLACE, TURING, fake_gpu, to_fake
 
 RAGGED = (19, 7, 7)  # 33 rows: rows of padding are added, which are zeros

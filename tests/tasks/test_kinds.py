@@ -31,7 +31,7 @@ from litebert.tasks.kinds.spans import (
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.text import TextClassification, TextExample
 from litebert.tokenizer import Tokenizer
-from litebert.train.loop import training_step
+from litebert.train.step import training_step
 from tests.networks import config_for
 
 MAX_LENGTH = 32

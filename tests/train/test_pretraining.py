@@ -23,8 +23,8 @@ from litebert.objectives.loading import CYCLE, MixLoader, counts_in_cycle
 from litebert.runs import RunFolder, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.checkpoint import RunProgress, average_checkpoints
+from litebert.train.clock import MIN_STEPS, Clock
 from litebert.train.completion import plan
-from litebert.train.loop import MIN_STEPS, Clock
 from litebert.train.pretrain import pretrain
 from litebert.train.sources import Sources, open_loader
 from tests.conftest import blocks

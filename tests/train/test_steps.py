@@ -21,9 +21,9 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
 from litebert.tasks.heads import PretrainingWork
 from litebert.tasks.pretraining import Pretraining
-from litebert.train import checkpoint, loop
+from litebert.train import checkpoint, step
 from litebert.train.checkpoint import RunProgress
-from litebert.train.loop import StepResult, training_step
+from litebert.train.step import StepResult, training_step
 
 LENGTHS = (19, 7, 7)
 
@@ -91,7 +91,7 @@ def test_the_scale_of_the_loss_changes_no_bit_in_float32_and_an_overflow_in_fp16
 def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "STEPS_PER_SCALE", 2)
+    monkeypatch.setattr(step, "STEPS_PER_SCALE", 2)
     good = StepResult((), 0, 1.0, 1.0, is_finite=True)
     bad = StepResult((), 0, 1.0, float("inf"), is_finite=False)
     config: Any = SimpleNamespace(
@@ -100,12 +100,12 @@ def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(
     progress = RunProgress(loss_scale=8.0)
     scales = []
     for result in (good, bad, good, good, good, bad, bad):
-        loop.count(progress, result, config, MagicMock())
+        step.count(progress, result, config, MagicMock())
         scales.append(progress.loss_scale)
     assert scales == [8, 4, 4, 8, 8, 4, 2]
     # only at a scale of 1 does an overflow count as skipped
     with pytest.raises(LitebertError, match="LB-503"):
-        loop.count(progress, bad, config, MagicMock())
+        step.count(progress, bad, config, MagicMock())
 
 
 class _NoFloat64(TorchDispatchMode):

@@ -20,7 +20,7 @@ from litebert.optim import build_optimizer
 from litebert.tasks.heads import PretrainingWork
 from litebert.tasks.pretraining import Pretraining, micro_batches
 from litebert.tasks.task import Task, Work
-from litebert.train.loop import MIN_STEPS
+from litebert.train.clock import MIN_STEPS
 from litebert.train.run import threads
 from litebert.train.sources import Sources
 
