@@ -537,6 +537,40 @@ def test_guesses_are_listed_in_the_notes(write: Write) -> None:
         )
 
 
+RATINGS = {
+    "Amazon": "{}.0 out of 5 stars",
+    "words": "{} stars",
+    "fractions": "{}/5",
+    "signs": "★★★★★☆☆☆☆☆",
+    "numbers": "{}",
+}
+
+
+@pytest.mark.parametrize("name", RATINGS)
+def test_ratings_are_classes_with_a_note_or_scores(write: Write, name: str) -> None:
+    lines = ["text,rating"]
+    for number in range(60):
+        stars = number % 5 + 1
+        cell = RATINGS[name].format(stars)
+        if name == "signs":
+            cell = cell[5 - stars : 10 - stars]
+        lines.append(f"a film of its year {number},{cell}")
+    path = write("films.csv", "\n".join(lines))
+    as_classes = " ".join(table_dataset(path).notes)
+    assert "5 labels" in as_classes
+    assert "their order is not used: --problem regression" in as_classes
+    scored = table_dataset(path, path, problem="regression")
+    labels = [example.label for example in scored.read(path, "train")]
+    assert labels == [float(number % 5 + 1) for number in range(60)]
+
+
+@pytest.mark.parametrize("cell", ["1,018", "7/5", "3 apples", "2024/12/31", "/5"])
+def test_what_is_no_rating_is_no_score(write: Write, cell: str) -> None:
+    path = write("films.csv", "text;rating\n" + "so good;4/5\n" * 20 + f"bad;{cell}\n")
+    with pytest.raises(LitebertError, match=r"LB-859.*line 22"):
+        table_dataset(path, path, problem="regression").read(path, "train")
+
+
 def read_examples(write: Write, name: str, content: str, **chosen: Any) -> list[Any]:
     path = write(name, content)
     return table_dataset(path, path, **chosen).read(path, "train")

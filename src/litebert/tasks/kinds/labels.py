@@ -15,6 +15,7 @@ from litebert.tasks.own.cells import (
     list_of,
     mark_of,
     number_of,
+    rating_of,
 )
 
 MANY = 20  # distinct whole numbers may be scores if there are more than this
@@ -55,6 +56,14 @@ class LabelColumn:
             next="--column label=NAME; write numbers like 1234.5; if these are labels:"
             " --problem classification",
         )
+
+    def are_ratings(self) -> bool:
+        """Return whether the labels are stars or points: they say so, or are numbers in
+        a column of that name.
+        """
+        if are_numbers(self.single):
+            return any(word in self.column.lower() for word in (*AMOUNTS, "stars"))
+        return all(rating_of(label) is not None for label in self.single)
 
     def _are_few(self) -> bool:
         return len(self.single) <= max(MANY, self.single.total() // 2)

@@ -57,6 +57,7 @@ from litebert.tasks.kinds.linear import (
 from litebert.tasks.own.cells import (
     MISSING,
     number_of,
+    rating_of,
 )
 from litebert.tasks.own.cells import label_of as label_in
 from litebert.tasks.own.rows import (
@@ -335,6 +336,15 @@ class SingleLabel(TextClassification):
     problem_type: ClassVar[str] = "single_label_classification"
     refusal: ClassVar[str] = ""
 
+    @classmethod
+    def settle_labels(
+        cls, labels: LabelColumn, order: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], str]:
+        names, note = super().settle_labels(labels, order)
+        if not order and len(names) > 2 and labels.are_ratings():
+            note += "; their order is not used: --problem regression learns a score"
+        return names, note
+
     def target(self, example: TextExample, /) -> NDArray[np.int64]:
         return np.array([label_of(example)], dtype=np.int64)
 
@@ -495,6 +505,8 @@ class Regression(TextClassification):
     def read_label(cls, reading: "TextRows", row: Row, place: str) -> Label:
         cell = reading.columns.cell(row, "label")
         score = number_of(cell)
+        if score is None:
+            score = rating_of(cell)
         if score is None:
             column = reading.columns.all("label")[0]
             raise LitebertError(

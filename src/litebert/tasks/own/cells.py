@@ -83,6 +83,34 @@ def is_number(value: object) -> bool:
     return number_of(value) is not None
 
 
+_STARS = re.compile(r"(★+)☆*").fullmatch
+# 4.0 out of 5 stars, 4/5, 4 stars
+_RATING = re.compile(
+    r"(?P<number>\d{1,3}([.,]\d+)?) ?"
+    r"((/|of|out of) ?(?P<best>\d{1,3})( stars| points)?|stars?|points?)",
+    re.IGNORECASE,
+).fullmatch
+
+
+def rating_of(value: object) -> float | None:
+    """Return the number of stars or points that a cell gives, in words or signs.
+
+    >>> rating_of("4.0 out of 5 stars"), rating_of("4/5"), rating_of("★★☆☆☆")
+    (4.0, 4.0, 2.0)
+    """
+    name = name_of(value) or ""
+    if stars := _STARS(name):
+        return float(len(stars[1]))
+    rating = _RATING(name)
+    if rating is None:
+        return None
+    number = float(rating["number"].replace(",", "."))
+    # 5/2 is a date or a fraction
+    if rating["best"] and number > float(rating["best"]):
+        return None
+    return number
+
+
 _MARKS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 
 
