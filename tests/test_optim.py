@@ -1,17 +1,17 @@
-"""Schedules, update rules and state of the optimizers: formulas for any shape, and edge
+"""Schedules, update rules and state of the optimizers: the papers' formulas, and edge
 cases.
-
-`contract/test_exact_numbers.py` compares LAMB and AdamW with upstream's formula.
 """
 
 import itertools
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import Parameter
@@ -124,6 +124,84 @@ def test_a_warmup_below_one_is_a_share_and_leaves_a_full_step(
 
 
 # Update rules
+
+RATE = 0.02
+DECAY = 0.01
+BETA1 = 0.9
+BETA2 = 0.999
+EPSILON = 1e-6
+SHAPES = {
+    "dense.weight": (5, 3),
+    "dense.bias": (5,),
+    "norm.weight": (3,),
+    "word.weight": (7, 2),
+}
+DECAYED = ("dense.weight", "word.weight")
+Arrays = dict[str, NDArray[np.float64]]
+
+
+def draw_arrays(seed: int) -> Arrays:
+    generator = np.random.Generator(np.random.PCG64(seed))
+    return {name: generator.normal(size=shape) for name, shape in SHAPES.items()}
+
+
+def updated(num_steps: int, *, is_lamb: bool) -> Arrays:
+    """Compute steps of LAMB (You et al. 2020, algorithm 2, without bias correction, as
+    upstream) or of AdamW, with the gradients draw_arrays(1), draw_arrays(2), ...
+    """
+    values = draw_arrays(0)
+    first = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    second = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    for seed in range(1, num_steps + 1):
+        for name, gradient in draw_arrays(seed).items():
+            first[name] = BETA1 * first[name] + (1 - BETA1) * gradient
+            second[name] = BETA2 * second[name] + (1 - BETA2) * gradient**2
+            update = first[name] / (np.sqrt(second[name]) + EPSILON)
+            trust_ratio = 1.0
+            if name in DECAYED:
+                update += DECAY * values[name]
+                if is_lamb:
+                    norm = np.linalg.norm(values[name])
+                    trust_ratio = float(norm / np.linalg.norm(update))
+            values[name] -= RATE * trust_ratio * update
+    return values
+
+
+@pytest.mark.parametrize("kind", [Lamb, AdamW])
+@pytest.mark.parametrize("num_steps", [1, 2, 7])
+def test_an_update_is_that_of_the_formula(
+    kind: type[Lamb] | type[AdamW], num_steps: int
+) -> None:
+    parameters = {
+        name: Parameter(torch.tensor(value)) for name, value in draw_arrays(0).items()
+    }
+    groups = parameter_groups(list(parameters.items()), weight_decay=DECAY)
+    optimizer = kind(groups, lr=RATE, betas=(BETA1, BETA2), eps=EPSILON)
+    for seed in range(1, num_steps + 1):
+        for name, gradient in draw_arrays(seed).items():
+            parameters[name].grad = torch.tensor(gradient)
+        optimizer.step()
+
+    for name, expected in updated(num_steps, is_lamb=kind is Lamb).items():
+        value = parameters[name].detach().numpy()
+        np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_matrix_of_zeros_has_the_trust_ratio_1() -> None:
+    zeros = Parameter(torch.zeros(3, 2))
+    optimizer = Lamb([zeros], lr=RATE, weight_decay=0.0)
+    zeros.grad = torch.ones(3, 2)
+    optimizer.step()
+    update = (1 - BETA1) / (math.sqrt(1 - BETA2) + EPSILON)
+    torch.testing.assert_close(zeros.detach(), torch.full((3, 2), -RATE * update))
+
+
+def test_a_matrix_with_a_gradient_of_zeros_stays_as_it_is() -> None:
+    ones = Parameter(torch.ones(3, 2))
+    optimizer = Lamb([ones], lr=RATE, weight_decay=0.0)
+    ones.grad = torch.zeros(3, 2)
+    optimizer.step()
+    assert torch.equal(ones.detach(), torch.ones(3, 2))
 
 
 def double(values: list[float]) -> Tensor:
