@@ -216,23 +216,7 @@ def corpus_build(
     litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
     litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
     """
-
-    def show(progress: BuildProgress) -> None:
-        seconds = progress.seconds_left
-        is_done = progress.parts_done == progress.num_parts
-        left = (
-            "" if seconds is None or is_done else f"  left {format_duration(seconds)}"
-        )
-        speed = (
-            f"  {progress.tokens_per_second:,.0f} tok/s"
-            if progress.tokens_per_second >= 1
-            else ""
-        )
-        say(
-            f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,}"
-            f" tokens{speed}{left}"
-        )
-
+    report = None if quiet else _say_progress
     return build_corpus(
         paths(inputs),
         tokenizer=vocabulary_path(tokenizer),
@@ -244,8 +228,21 @@ def corpus_build(
         held_out=held_out,
         workers=workers,
         cluster=cluster,
-        report=None if quiet else show,
+        report=report,
     )
+
+
+def _say_progress(progress: BuildProgress) -> None:
+    seconds = progress.seconds_left
+    is_done = progress.parts_done == progress.num_parts
+    line = (
+        f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens"
+    )
+    if progress.tokens_per_second >= 1:
+        line += f"  {progress.tokens_per_second:,.0f} tok/s"
+    if seconds is not None and not is_done:
+        line += f"  left {format_duration(seconds)}"
+    say(line)
 
 
 def corpus_check(

@@ -157,8 +157,10 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         check_is_fitted(self)
         names = [str(number) for number in range(len(self.classes_))]
         answers = self._model.classify(as_list(X, "predict"))
-        rows = [[answer.values[name] for name in names] for answer in answers]
-        return np.array(rows, dtype=np.float64).reshape(-1, len(names))
+        rows = np.zeros((len(answers), len(names)))
+        for row, answer in zip(rows, answers, strict=True):
+            row[:] = [answer.values[name] for name in names]
+        return rows
 
     def predict(self, X: Sequence[str]) -> Labels:  # noqa: N803
         """Return the likeliest class of each text."""

@@ -471,7 +471,11 @@ def _sequences_of(
     """
     from litebert.tasks.own.columns import chosen_columns
 
-    words = [word if "=" in word else f"text={word}" for word in columns]
+    words = list[str]()
+    for name in columns:
+        has_role = "=" in name
+        word = name if has_role else f"text={name}"
+        words.append(word)
     (column,) = chosen_columns(words).all("text") or ("text",)
     with tempfile.TemporaryDirectory() as scratch:
         built = build_corpus(

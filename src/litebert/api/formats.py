@@ -240,11 +240,12 @@ def hub_push(
     files.pop(CARD_FILE, None)
     sizes = {path: file.stat().st_size for path, file in files.items()}
     sizes[CARD_FILE] = len(card.text.encode())
+    card_state: Literal["kept", "made"] = "kept" if card.is_of_user else "made"
     plan = PublicationPlan(
         repository=repository,
         revision=revision or "main",
         files=sizes,
-        card="kept" if card.is_of_user else "made",
+        card=card_state,
     )
     summary = _summary(plan, is_private=private)
     if dry_run:

@@ -68,8 +68,11 @@ def write_frame(frame: Frame, path: Path) -> Path:
 @contextmanager
 def as_file(table: TablePath | None) -> Iterator[str | None]:
     """Yield the path of a file, or of a temporary one with the rows of a DataFrame."""
-    if isinstance(table, str | PathLike) or table is None:
-        yield None if table is None else fspath(table)
+    if table is None:
+        yield None
+        return
+    if isinstance(table, str | PathLike):
+        yield fspath(table)
         return
     with tempfile.TemporaryDirectory() as folder:
         yield str(write_frame(table, Path(folder) / "table.jsonl"))

@@ -98,9 +98,8 @@ def _choose_tasks(tasks: str | Sequence[str], folder: Path) -> list[str]:
     from litebert.tasks.named.glue import GLUE_TASKS
 
     trainable = {task.name: task for task in GLUE_TASKS if "train" in task.splits}
-    named = list[str]()
-    for word in [tasks] if isinstance(tasks, str) else tasks:
-        named += [part.strip() for part in word.split(",") if part.strip()]
+    words = tasks if isinstance(tasks, str) else ",".join(tasks)
+    named = list(filter(None, map(str.strip, words.split(","))))
     for name in named:
         if name not in trainable:
             raise no_such_name(

@@ -117,7 +117,9 @@ def predict(
     if not chosen:
         raise LitebertError("LB-534", "no model was given", next="litebert runs list")
     if output is not None and (not force or Path(output).is_file()):
-        require_new(Path(output), force=None if force else False)
+        # --force replaces a folder, never a file in its place
+        offers_force = None if force else False
+        require_new(Path(output), force=offers_force)
     with (
         as_file(data) as file,
         progress("examples predicted", is_quiet=quiet) as advance,

@@ -179,7 +179,12 @@ class Run(on_disk.RunFolder):
         if self.kind == "fine-tuning":
             return doubts
         advice = ": train longer, or lower optim.learning_rate"
-        return [doubt if "litebert" in doubt else doubt + advice for doubt in doubts]
+        warnings = list[str]()
+        for doubt in doubts:
+            has_advice = "litebert" in doubt
+            warning = doubt if has_advice else doubt + advice
+            warnings.append(warning)
+        return warnings
 
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
         """Return what --json prints."""
@@ -189,10 +194,8 @@ class Run(on_disk.RunFolder):
             results = [cast("Result", part.result) for part in self.finished or (self,)]
             return results if self.seeds else results[0]
         page = self.folder / REPORT_FILE
-        return {
-            "model": str(self.folder / "model"),
-            "report": str(page) if page.is_file() else None,
-        }
+        report = str(page) if page.is_file() else None
+        return {"model": str(self.folder / "model"), "report": report}
 
 
 def _model_line(run: on_disk.RunFolder) -> str:

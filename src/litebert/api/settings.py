@@ -328,7 +328,8 @@ def config_list(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
     litebert config list
     litebert config list finetune
     """
-    rows = list(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
+    config = PretrainConfig if kind == "pretrain" else FinetuneConfig
+    rows = list(describe(config))
     width = max(len(row.name) for row in rows)
     lines = list[str]()
     for row in rows:

@@ -157,13 +157,8 @@ def pretrain(
         "pretrain", recipe or usual_recipe, options, settings
     )
     resolved = resolve(PretrainConfig, of_recipe, typed)
-    return _pretrain(
-        resolved,
-        folder,
-        None if corpus is not None else texts_of_run,
-        dry_run=dry_run,
-        quiet=quiet,
-    )
+    to_build = texts_of_run if corpus is None else None
+    return _pretrain(resolved, folder, to_build, dry_run=dry_run, quiet=quiet)
 
 
 def _pretrain(
@@ -624,8 +619,8 @@ def _own_file(task: TablePath, *, is_named: bool) -> Path | None:
 
 def _listed(names: Sequence[str]) -> list[str]:
     """Return names that are listed, or written in one text with commas."""
-    texts = [names] if isinstance(names, str) else names
-    return [name for text in texts for name in text.split(",") if name]
+    text = names if isinstance(names, str) else ",".join(names)
+    return list(filter(None, text.split(",")))
 
 
 @dataclass(frozen=True)
@@ -695,6 +690,7 @@ def _finetune(
     with join_world(device.distributed_backend) as world:
         is_quiet = quiet or not world.is_first
         was_finished = all(on_disk.RunFolder(part).is_finished for part in parts)
+        group = folder if has_seeds else None
         reusable = None  # what the plan has prepared, for a run of the same seed
         if not was_finished and not is_quiet:
             prepared, needs = plan_finetuning(resolved, folder)
@@ -708,7 +704,7 @@ def _finetune(
                 settled,
                 part,
                 prepared=reusable,
-                group=folder if has_seeds else None,
+                group=group,
                 is_quiet=is_quiet,
                 world=world,
             )

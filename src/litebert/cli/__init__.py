@@ -283,9 +283,8 @@ def _invoke(typed: list[str]) -> int:
 
 def _with_plugins(advice: str, plugins: Sequence[str]) -> str:
     """Return advice that, if it is a command, loads the plug-ins of this one."""
-    is_command = advice.startswith("litebert ") and not any(
-        mark in advice for mark in ",;"
-    )
+    has_marks = any(mark in advice for mark in ",;")  # of a sentence
+    is_command = advice.startswith("litebert ") and not has_marks
     return with_plugins(advice, plugins) if is_command else advice
 
 

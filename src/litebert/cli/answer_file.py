@@ -118,7 +118,8 @@ class AnswerFile:
             lines = islice(_lines(self._unfinished), 1 + num_kept)
             self._log.truncate(sum(map(len, lines)))
             self.num_done = num_kept
-            return chain([(number, row)] if number else [], remaining)
+            if number:  # this row was read to be compared
+                return chain([(number, row)], remaining)
         return remaining
 
     def write(self, chunk: Sequence[Answered]) -> None:
@@ -285,7 +286,10 @@ def _npy(unfinished: Path) -> Iterator[bytes]:
     yield header.getvalue()
     missing = np.full(size // 4, np.nan, dtype="<f4").tobytes()
     for record in _records(unfinished):
-        yield base64.b64decode(record["answer"]) if "answer" in record else missing
+        if "answer" in record:
+            yield base64.b64decode(record["answer"])
+        else:
+            yield missing
 
 
 def _encode(line: str) -> bytes:
@@ -304,7 +308,8 @@ def _flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object
         column = f"{prefix}{name}"
         if isinstance(value, Mapping):
             is_outer = name in ("answer", "texts")
-            flat |= _flatten(value, "" if is_outer else f"{column}.")
+            inner_prefix = "" if is_outer else f"{column}."
+            flat |= _flatten(value, inner_prefix)
         elif isinstance(value, list | tuple):
             flat[column] = _cell_of_list(value)
         elif isinstance(value, str):

@@ -193,8 +193,9 @@ def _parse_union(types: Sequence[Any]) -> _Hint:
     notes = list[Any]()
     for member in members:
         notes += member.notes
+    kind = str if str in kinds else kinds[0]
     return _Hint(
-        kind=str if str in kinds else kinds[0],
+        kind=kind,
         is_several=any(member.is_several for member in members),
         is_optional=NoneType in types,
         notes=tuple(notes),
@@ -237,9 +238,10 @@ def option(name: str, hint: Any, default: Any) -> click.Option:
     is_list = parsed.kind is int and parsed.is_several  # of whole numbers: 1,2,3
     has_default = default is not None and default is not ABSENT
     defaults = {"default": default} if has_default else {}
+    type_ = numbers if is_list else _type_of(parsed)
     return click.Option(
         [flag, name],
-        type=numbers if is_list else _type_of(parsed),
+        type=type_,
         multiple=parsed.is_several and not is_list,
         show_default=has_default and default not in ("", (), []),
         required=Required in parsed.notes or default is ABSENT,
@@ -259,10 +261,11 @@ def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
         metavar = f"[{metavar}]"
     has_default = not is_required and not parsed.is_several
     defaults = {"default": default} if has_default else {}
+    num_values = -1 if parsed.is_several else 1  # -1: any number
     return click.Argument(
         [name],
         type=_type_of(parsed),
-        nargs=-1 if parsed.is_several else 1,
+        nargs=num_values,
         required=is_required,
         metavar=metavar,
         **defaults,

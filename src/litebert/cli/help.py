@@ -205,9 +205,9 @@ def doctor() -> Shown[list[Check]]:
         Check("extras", True, extras),
         _test_itself(),
     ]
-    is_good = all(check.is_good for check in checks)
-    text = "\n".join(str(check) for check in checks)
-    return Shown(checks, text, exit_code=0 if is_good else 1)
+    text = "\n".join(map(str, checks))
+    exit_code = 0 if all(check.is_good for check in checks) else 1
+    return Shown(checks, text, exit_code=exit_code)
 
 
 def _name_of(device: "Device") -> str:

@@ -164,8 +164,10 @@ class Reading:
         for _, line in inputs.scan_lines(encoded):
             if isinstance(line, LitebertError):
                 yield line
+            elif line.strip():
+                yield {**self.shared, first: line}
             else:
-                yield {**self.shared, first: line} if line.strip() else None
+                yield None
 
     def _records(
         self, source: Source, chosen: Mapping[str, str], has_header: bool | None

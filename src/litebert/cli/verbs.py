@@ -80,7 +80,8 @@ class Loading:
             device=self.device,
             precision=self.precision,
         )
-        say(f"model: {PACKAGED if self.model is None else model.source}")
+        name = PACKAGED if self.model is None else model.source
+        say(f"model: {name}")
         model.remark = say
         for doubt in model.notes:
             say(f"note: {doubt}")
@@ -222,7 +223,8 @@ def _answer_typed(
     if as_json:
         listed = list(answers)
         is_list = verb.takes_list or verb.lists_one or len(listed) > 1
-        show_json(listed if is_list else listed[0])
+        value = listed if is_list else listed[0]
+        show_json(value)
         return
     for row, answer in zip(rows, answers, strict=True):
         show(verb.line(row, answer))
@@ -363,12 +365,13 @@ def _print_rows(verb: Verb, chunk: Sequence[Answered], *, as_json: bool) -> None
     for number, row, answer in chunk:
         if as_json:
             show_json(record_of(number, row, answer))
-        elif not isinstance(row, LitebertError) and not isinstance(
-            answer, LitebertError
-        ):
-            if verb.title:
-                show(row[verb.title])
-            show(verb.line(row, answer))
+            continue
+        # errors are said on stderr
+        if isinstance(row, LitebertError) or isinstance(answer, LitebertError):
+            continue
+        if verb.title:
+            show(row[verb.title])
+        show(verb.line(row, answer))
 
 
 # ---- typed texts, or files -----------------------------------------------------------
@@ -605,7 +608,8 @@ def search(
     """
     model = loading.load()
     texts = list[str]()
-    reading = Reading(["text"], ["text"], columns=[column] if column else [])
+    columns = [column] if column else []
+    reading = Reading(["text"], ["text"], columns=columns)
     for _, row in reading.rows([find_source(str(file)) for file in files]):
         if isinstance(row, LitebertError):
             raise row

@@ -151,10 +151,11 @@ def _abilities(model: ModelFolder) -> _Abilities:
     verbs = [verb for verb in VERBS.values() if _can(model, verb)]
     purposes = [verb.purpose for verb in verbs]
     tags = [verb.needs.replace("_", "-") for verb in verbs]
+    pipeline = "fill-mask" if "masked-lm" in tags else ""
     return _Abilities(
         purposes=purposes or ["gives hidden states"],
         calls=[verb.in_python for verb in (*verbs, VERBS["embed"])],
-        pipeline="fill-mask" if "masked-lm" in tags else "",
+        pipeline=pipeline,
         tags=tags,
     )
 

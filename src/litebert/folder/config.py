@@ -101,9 +101,10 @@ def write_config(
     """
     # of a head with layers of other sizes, transformers opens the encoder alone
     opens_elsewhere = config.has_full_attention and not _refusal_of_kind(head)
+    model_type = "albert" if opens_elsewhere else _LITEBERT_TYPE
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
-        "model_type": "albert" if opens_elsewhere else _LITEBERT_TYPE,
+        "model_type": model_type,
         "dtype": dtype,
         "tie_word_embeddings": True,
     }

@@ -8,11 +8,9 @@ from pathlib import Path
 from litebert.config import PRESETS, AlbertConfig
 from litebert.folder.config import SAVED_WITH, read_table, settings_of_weights
 
-PUBLISHED_SHAPES = {
-    (preset.hidden_size, preset.num_hidden_layers)
-    for name, preset in PRESETS.items()
-    if name.endswith("-v1")
-}
+_V1_PRESETS = [PRESETS[name] for name in PRESETS if name.endswith("-v1")]
+# (hidden size, layers)
+PUBLISHED_SHAPES = {(v1.hidden_size, v1.num_hidden_layers) for v1 in _V1_PRESETS}
 _ERF_OR_TANH = (
     "hidden_act gelu is computed in the erf form, as transformers does. Google trained"
     " its v1 models with the tanh form under that name, 1e-3 apart: for those set"

@@ -5,6 +5,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -113,11 +114,11 @@ def build_network(
     # The names on disk of each parameter: a block that several layers share may be
     # there once for each of them.
     expected = network.state_dict()
-    places = {
-        name: on_disk.tensor_names(name, config, head, layout) for name in expected
-    }
+    places = dict[str, list[str]]()
+    for name in expected:
+        places[name] = on_disk.tensor_names(name, config, head, layout)
     parameters = _merge_copies(places, named, source)
-    used = {place for name in parameters for place in places[name]}
+    used = set(chain.from_iterable(places[name] for name in parameters))
     unused = tuple(sorted(named.keys() - used))
     missing = frozenset(expected) - frozenset(parameters)
 

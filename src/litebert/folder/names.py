@@ -145,7 +145,8 @@ def tensor_names(
         modules = _layers_of_block(block, config, layout)
     elif name == "albert":
         # `albert` itself has only the calibration of an eight-bit network
-        modules = [layout.encoder + _NAMES[part][layout.column] if part else name]
+        module_name = layout.encoder + _NAMES[part][layout.column] if part else name
+        modules = [module_name]
     elif name in PRETRAINING_HEADS:  # their records have both names
         named = PRETRAINING_HEADS[name].names
         modules = [named.get(part, (module, module))[layout is not ALBERT]]
@@ -193,7 +194,8 @@ def _variable(module: str, kind: str) -> str:
     elif module.rpartition("/")[2].startswith("LayerNorm"):
         weight = "gamma"
         bias = "beta"
-    return f"{module}/{weight if kind == 'weight' else bias}".lstrip("/")
+    variable = weight if kind == "weight" else bias
+    return f"{module}/{variable}".lstrip("/")
 
 
 def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:

@@ -351,8 +351,8 @@ def fill_gaps(model: ModelFolder) -> Network:
     are all equally likely.
     """
     shapes = model.network.state_dict()
-    zeros = {
-        name: torch.zeros_like(shapes[name], device="cpu") for name in model.missing
-    }
+    zeros = dict[str, Tensor]()
+    for name in model.missing:
+        zeros[name] = torch.zeros_like(shapes[name], device="cpu")
     model.network.load_state_dict(zeros, strict=False, assign=True)
     return model.network

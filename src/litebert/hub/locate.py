@@ -107,10 +107,11 @@ def _no_such_model(path: Path, text: str, kind: str) -> LitebertError:
     expected += " albert/albert-base-v2"
     if kind == "nothing" and "/" not in text:
         expected += "; names on the Hub have an owner: OWNER/NAME"
+    received = "no such folder" if kind == "nothing" else kind
     return LitebertError(
         "LB-620",
         f"there is no model in {text[:200]!r}",
-        received="no such folder" if kind == "nothing" else kind,
+        received=received,
         expected=expected,
         next=_probable_model(path, text),
     )

@@ -83,9 +83,8 @@ def _patterns(names: Sequence[str], *, legacy_pickle: bool) -> list[str]:
     """Return the patterns of the files that a model needs; of pickled weights only if
     they are allowed and the repository has no others.
     """
-    has_safetensors = any(
-        name.endswith(".safetensors") for name in names if "/" not in name
-    )
+    top_level = [name for name in names if "/" not in name]
+    has_safetensors = any(name.endswith(".safetensors") for name in top_level)
     if legacy_pickle and not has_safetensors:
         return [*MODEL_FILES, _PICKLED_WEIGHTS]
     return [*MODEL_FILES]

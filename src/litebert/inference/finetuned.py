@@ -20,9 +20,7 @@ from litebert.config import (
 )
 from litebert.device import choose_device
 from litebert.errors import LitebertError, say
-from litebert.folder import (
-    ModelFolder,
-)
+from litebert.folder import ModelFolder
 from litebert.folder.config import read_head
 from litebert.hub import locate
 from litebert.inference.inputs import open_network
@@ -174,21 +172,25 @@ def _data_like(folder: Path, data: str | PathLike[str] | None) -> TaskDataConfig
     """
     head = read_head(folder)
     if head is None or data is None or not Path(data).exists():
-        raise LitebertError(
-            "LB-613",
-            f"{folder} is not a run of litebert finetune, and no file in it names its"
-            " task",
-            received=str(head or "pretraining heads only"),
-            expected="a run, or the name of a task: --task mrpc",
-            next=f"litebert {head.verb if head else 'embed'} FILE --model {folder}",
-        )
+        raise _no_task(folder, head)
     say(f"note: all rows of {data} are read: {folder} names none that it has learned")
-    kinds = problems_of_head(head)
+    problem = None
+    possible = problems_of_head(head)
+    if len(possible) == 1:
+        problem = possible[0]
     return TaskDataConfig(
-        train=str(data),
-        dev=str(data),
-        problem=kinds[0] if len(kinds) == 1 else None,
-        labels=head.labels,
+        train=str(data), dev=str(data), problem=problem, labels=head.labels
+    )
+
+
+def _no_task(folder: Path, head: HeadConfig | None) -> LitebertError:
+    verb = head.verb if head else "embed"
+    return LitebertError(
+        "LB-613",
+        f"{folder} is not a run of litebert finetune, and no file in it names its task",
+        received=str(head or "pretraining heads only"),
+        expected="a run, or the name of a task: --task mrpc",
+        next=f"litebert {verb} FILE --model {folder}",
     )
 
 

@@ -114,10 +114,8 @@ def encode_blanks(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[list[int
     so what follows a blank without a space begins no word there.
     """
     ids_of_texts = tokenizer.encode_ids(texts, special_tokens=True)
-    return [
-        _join_to_blanks(tokenizer, text, ids)
-        for text, ids in zip(texts, ids_of_texts, strict=True)
-    ]
+    pairs = zip(texts, ids_of_texts, strict=True)
+    return [_join_to_blanks(tokenizer, text, ids) for text, ids in pairs]
 
 
 def _join_to_blanks(tokenizer: "Tokenizer", text: str, ids: Sequence[int]) -> list[int]:
@@ -234,12 +232,13 @@ def chosen_vectors(
             next=f"dimensions={width}",
         )
     if max_length is not None:
-        max_length = require_count(max_length, "max_length", least=3)
+        require_count(max_length, "max_length", least=3)
+    default_prompt = vectors.default_prompt if prompt is None else prompt
     return replace(
         vectors,
         pooling=pooling or vectors.pooling,
         max_length=max_length or vectors.max_length,
-        default_prompt=vectors.default_prompt if prompt is None else prompt,
+        default_prompt=default_prompt,
         dimensions=dimensions or vectors.dimensions,
     )
 

@@ -309,9 +309,9 @@ class Model:
 
         `progress` is called with the number of texts after each batch.
         """
-        remaining = iter(
-            texts if inputs.is_list(texts) else inputs.as_list(texts, "embed_batches")
-        )
+        if not inputs.is_list(texts):
+            texts = inputs.as_list(texts, "embed_batches")
+        remaining = iter(texts)
         size = inputs.require_count(batch_size, "batch_size")
         while batch := list(islice(remaining, size)):
             yield self.embed(
@@ -385,8 +385,10 @@ class Model:
         sizes = np.zeros(len(listed), dtype=np.int64)  # in pieces
         for column in columns:
             # one piece more than fits tells enough
-            starts = [self.tokenizer.beginning(prompt + x, room + 1) for x in column]
-            sizes += [len(ids) for ids in self.tokenizer.encode_ids(starts)]
+            beginnings = list[str]()
+            for text in column:
+                beginnings.append(self.tokenizer.beginning(prompt + text, room + 1))
+            sizes += [len(ids) for ids in self.tokenizer.encode_ids(beginnings)]
         too_long: list[int] = np.flatnonzero(sizes > room).tolist()
         return too_long
 
@@ -587,11 +589,11 @@ class Model:
     @cached_property
     def verbs(self) -> tuple[str, ...]:
         """The verbs that this model's weights support."""
-        return tuple(
-            name
-            for name, verb in VERBS.items()
-            if not verb.use_of and self._supports(verb)
-        )
+        supported = list[str]()
+        for name, verb in VERBS.items():
+            if not verb.use_of and self._supports(verb):
+                supported.append(name)
+        return tuple(supported)
 
     def _supports(self, verb: Verb) -> bool:
         """Return whether this model's weights are those that a verb needs."""
@@ -670,7 +672,10 @@ class Model:
         """Return the error for a verb that needs another fine-tuning."""
         from litebert.hub import name_of_model
 
+        received = "pretraining heads only"
         head = getattr(self.network, "head_config", None)
+        if head is not None:
+            received = f"a {head.kind} head"
         heads = dict[str, None]()  # those that answer this verb, each once
         for kind in TASK_KINDS.values():
             if kind.verb == verb.name:
@@ -678,7 +683,7 @@ class Model:
         return RequestError(
             "LB-615",
             f"{self.source} cannot {verb.name}: no fine-tuning has taught it that",
-            received=f"a {head.kind} head" if head else "pretraining heads only",
+            received=received,
             expected=f"a fine-tuned model with a {' or '.join(heads)} head",
             next=f"litebert finetune FILE --model {quote(name_of_model(self.source))}",
         )

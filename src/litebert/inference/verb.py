@@ -127,12 +127,9 @@ class Verb:
         """The parameters after the `*`; their types and notes are checks and help."""
         options = dict[str, inspect.Parameter]()
         for parameter in inspect.signature(self.call).parameters.values():
-            # `progress` is for callers in Python
-            if (
-                parameter.kind is parameter.KEYWORD_ONLY
-                and parameter.name != "progress"
-            ):
+            if parameter.kind is parameter.KEYWORD_ONLY:
                 options[parameter.name] = parameter
+        options.pop("progress", None)  # for callers in Python
         return options
 
     @cached_property

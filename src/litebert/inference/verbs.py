@@ -124,8 +124,10 @@ def _answer_order(model: "Model", rows: Sequence[Row]) -> list[Order | Coherence
     orders = iter(model.order_pairs(column(pairs, "first"), column(pairs, "second")))
     answers = list[Order | Coherence]()
     for row in rows:
-        is_pair = "second" in row
-        answers.append(next(orders) if is_pair else model.order(row["first"]))
+        if "second" in row:
+            answers.append(next(orders))
+        else:
+            answers.append(model.order(row["first"]))
     return answers
 
 

@@ -58,9 +58,8 @@ def _only_checkpoint(folder: Path, path: Path) -> Path:
     for pattern in ("*.index", "*/*.index", "*/*/*.index"):
         indices += [index for index in folder.glob(pattern) if index.is_file()]
     if len(indices) != 1:
-        names = sorted(
-            i.with_suffix("").relative_to(folder).as_posix() for i in indices
-        )
+        prefixes = [index.with_suffix("").relative_to(folder) for index in indices]
+        names = sorted(prefix.as_posix() for prefix in prefixes)
         raise _no_checkpoint(path, names)
     return indices[0].with_suffix("")
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -118,9 +119,9 @@ def import_checkpoint(
 
 def _without_module(bundle: Bundle) -> Bundle:
     """Return a bundle without the prefix that TF-Hub adds to names."""
-    entries = {
-        name.removeprefix("module/"): entry for name, entry in bundle.entries.items()
-    }
+    entries = dict[str, Any]()
+    for name, entry in bundle.entries.items():
+        entries[name.removeprefix("module/")] = entry
     return replace(bundle, entries=entries)
 
 
@@ -161,9 +162,11 @@ def _require_blocks(
 
 def _variables_of(bundle: Bundle) -> list[str]:
     """Return the names of all variables but the number of steps and the slots."""
-    return [
-        name for name in bundle.entries if not name.endswith(_SLOTS) and name != _STEP
-    ]
+    variables = list[str]()
+    for name in bundle.entries:
+        if name != _STEP and not name.endswith(_SLOTS):
+            variables.append(name)
+    return variables
 
 
 def _read_tensors(bundle: Bundle, variables: Sequence[str]) -> dict[str, Tensor]:

@@ -163,7 +163,8 @@ def _tags_in_brackets(cells: Sequence[str]) -> list[str]:
         if cell.startswith("("):
             mark = "B"
             kind = cell.strip("(*)")
-        tags.append(f"{mark}-{kind}" if kind else "O")
+        tag = f"{mark}-{kind}" if kind else "O"
+        tags.append(tag)
         if cell.endswith(")"):
             kind = ""
     return tags
@@ -229,6 +230,7 @@ def _tags_of_webanno(cells: Sequence[str]) -> list[str]:
         kind = numbered[1] if numbered else value
         goes_on = numbered is not None and value == before
         mark = "I" if goes_on else "B"
-        tags.append("O" if kind == "_" else f"{mark}-{kind}")
+        tag = "O" if kind == "_" else f"{mark}-{kind}"
+        tags.append(tag)
         before = value
     return tags

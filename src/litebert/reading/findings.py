@@ -52,7 +52,9 @@ class CheckReport:
         for name, number in self.counts.items():
             noun = name.replace("_", " ").removesuffix("s")
             counts.append(format_count(number, noun))
-        lines = [f"checked {', '.join(counts)}" if counts else "stopped"]
+        lines = ["stopped"]
+        if counts:
+            lines = [f"checked {', '.join(counts)}"]
         for finding in self.findings:
             lines += [
                 f"{finding.severity}: {finding.kind}, {finding.count:,} in all",

@@ -162,9 +162,8 @@ def split_row_groups(source: Source, part_bytes: int) -> list[Source]:
     try:
         with closing(open_source(source)) as file:
             metadata: Any = pyarrow.parquet.ParquetFile(file).metadata
-            rows = [
-                metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)
-            ]
+            groups = map(metadata.row_group, range(metadata.num_row_groups))
+            rows = [group.num_rows for group in groups]  # in each group
     except (pyarrow.ArrowException, OSError):
         return [source]
     bytes_per_row = source.size / max(1, sum(rows))
@@ -300,12 +299,12 @@ class _Cells:
         if pyarrow.types.is_dictionary(array.type):
             self._require_short_cells(name, array.dictionary)
             try:
-                strings = array.dictionary.to_pylist()
+                strings = dict(enumerate(array.dictionary.to_pylist()))
             except UnicodeDecodeError:
                 raise self._unreadable_cell(name, array) from None
-            # equal cells are one string in memory
+            # equal cells are one string in memory; an empty cell has no place: None
             places = array.indices.to_pylist()
-            return [None if place is None else strings[place] for place in places]
+            return [strings.get(place) for place in places]
         if pyarrow.types.is_string(array.type) or pyarrow.types.is_binary(array.type):
             self._require_short_cells(name, array)
         if array.nbytes > MAX_BATCH_BYTES:

@@ -203,7 +203,9 @@ def _right_kind(source: Source, kinds: Sequence[str]) -> str:
             "write its texts to a .txt file, with a blank line after each; a table with"
             " labels is for litebert finetune"
         )
-    return f"convert it to {'.csv or .jsonl' if '.csv' in kinds else '.txt or .jsonl'}"
+    if ".csv" in kinds:
+        return "convert it to .csv or .jsonl"
+    return "convert it to .txt or .jsonl"
 
 
 def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:

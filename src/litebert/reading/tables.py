@@ -83,12 +83,14 @@ class Dialect:
         csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
         has_quotes = self.quoting != "none"
         is_escaped = self.quoting == "escaped"
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+        escape = "\\" if is_escaped else None
         return csv.reader(
             (f"{line}\n" for line in lines),
             delimiter=self.delimiter,
-            quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
+            quoting=quoting,
             doublequote=not is_escaped,
-            escapechar="\\" if is_escaped else None,
+            escapechar=escape,
             # a quote may follow a space, as in: 1, "so good"
             skipinitialspace=has_quotes and self.delimiter != "\t",
             strict=True,

@@ -50,12 +50,14 @@ def recognize(lines: Sequence[str]) -> WordLayout:
     names = [str(number) for number in range(1, sample.width + 1)]
     word = _place_of_words(sample)
     tag = _place_of_tags(sample, word)
+    tag_name = None if tag is None else names[tag]
+    last_column = sample.column(sample.width - 1)
     return WordLayout(
         names=tuple(names),
         word=names[word],
-        tag=None if tag is None else names[tag],
+        tag=tag_name,
         has_tabs=has_tabs,
-        last_cells=frozenset(sample.column(sample.width - 1)),
+        last_cells=frozenset(last_column),
     )
 
 
@@ -75,11 +77,16 @@ def _place_of_words(sample: WordSample) -> int:
     if not longer:
         return 0
     for place in range(sample.width - 1):
-        columns = [[cells[place] for cells in sentence] for sentence in longer]
+        columns = [_column_of(sentence, place) for sentence in longer]
         names_sentences = len(longer) > 1 and all(map(_is_constant, columns))
-        if not names_sentences and not all(map(_counts, columns)):
+        counts_words = all(map(_counts, columns))
+        if not names_sentences and not counts_words:
             return place
     return sample.width - 1
+
+
+def _column_of(sentence: Sequence[Sequence[str]], place: int) -> list[str]:
+    return [cells[place] for cells in sentence]
 
 
 def _is_constant(cells: Sequence[str]) -> bool:

@@ -300,8 +300,8 @@ def shorten(text: str, most: int) -> str:
     >>> shorten("one\\n two\\x00 three", 9)
     'one two\\ufffd …'
     """
-    letters = list[str]()
-    for letter in " ".join(text.split()):
-        letters.append(letter if letter.isprintable() else "\ufffd")
-    line = "".join(letters)
+    line = " ".join(text.split())
+    for letter in set(line):
+        if not letter.isprintable():
+            line = line.replace(letter, "\ufffd")
     return line if len(line) <= most else f"{line[:most]}…"

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree
@@ -135,7 +136,7 @@ def curve_of(
     points = list[Point]()
     for start in range(0, len(steps), steps_per_point):
         merged = steps[start : start + steps_per_point]
-        values = [value for step in merged for value in by_step[step]]
+        values = list(chain.from_iterable(by_step[step] for step in merged))
         points.append(Point(merged[-1], fmean(values), min(values), max(values)))
     return points
 
@@ -207,13 +208,14 @@ def _draw_line(axes: "Axes", line: Line) -> None:
     steps, means, lows, highs = zip(*line.points, strict=True)
     if lows != highs:
         axes.fill_between(steps, lows, highs, color=color, alpha=0.16, linewidth=0)
+    marker = "o" if len(steps) <= MOST_MARKED else None
     axes.plot(
         steps,
         means,
         color=color,
         label=line.label,
         linewidth=1.4,
-        marker="o" if len(steps) <= MOST_MARKED else None,
+        marker=marker,
         markersize=3.0,
     )
 
@@ -229,8 +231,8 @@ def chart_of(
     is_logarithmic: bool = False,
 ) -> list[Figure]:
     """Return the figure of one value of a run, or of its mean over seeds."""
-    training = [row for part in run.parts for row in part.training]
-    held_out = [row for part in run.parts for row in part.evaluations]
+    training = list(chain.from_iterable(part.training for part in run.parts))
+    held_out = list(chain.from_iterable(part.evaluations for part in run.parts))
     lines = [
         Line("training", "train", curve_of(training, name)),
         Line("held out", "held-out", curve_of(held_out, name)),

@@ -3,6 +3,7 @@
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Required, TypeAlias
 
@@ -56,10 +57,11 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
     litebert runs list --runs experiments --csv
     """
     if not runs.is_dir():
+        received = "a file" if runs.exists() else "no such folder"
         raise LitebertError(
             "LB-655",
             f"there are no runs in {runs}",
-            received="a file" if runs.exists() else "no such folder",
+            received=received,
             next="litebert runs list --runs FOLDER",
         )
     rows = list[list[Cell]]()
@@ -153,9 +155,11 @@ def _digest_of(run: RunFolder, cells: Mapping[str, Cell]) -> list[Cell]:
     if len(run.parts) > 1:
         trained += f", {len(run.parts)} seeds"
     steps = format_cell(cells["step"])
-    if not run.is_finished:
-        planned = cells["of"]
-        steps += f" of {format_cell(planned)}" if planned else ", not finished"
+    planned = cells["of"]
+    if not run.is_finished and planned:
+        steps += f" of {format_cell(planned)}"
+    elif not run.is_finished:
+        steps += ", not finished"
     return [
         cells["name"],
         trained,
@@ -274,7 +278,7 @@ def _measures_of(run: RunFolder) -> dict[Named, Cell]:
 
 def _keys(columns: Sequence[Mapping[Named, object]]) -> list[Named]:
     """Return the keys of all columns, in order, each once."""
-    return list(dict.fromkeys(key for column in columns for key in column))
+    return list(dict.fromkeys(chain.from_iterable(columns)))
 
 
 def _rounded(value: float) -> float:

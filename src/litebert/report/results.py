@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from litebert.hub import PACKAGED, PACKAGED_NAME
@@ -66,8 +67,13 @@ def starts_of(results: Sequence[Result]) -> dict[str, Spread]:
 
 
 def _spreads(measures: Sequence[dict[str, float]]) -> dict[str, Spread]:
-    names = [name for name in measures[0] if all(name in seed for seed in measures)]
-    return {name: Spread.of([seed[name] for seed in measures]) for name in names}
+    """Summarize each measure that all seeds have."""
+    spreads = dict[str, Spread]()
+    for name in measures[0]:
+        values = [seed[name] for seed in measures if name in seed]
+        if len(values) == len(measures):
+            spreads[name] = Spread.of(values)
+    return spreads
 
 
 def medians(results: Sequence[Result]) -> tuple[float | None, float | None]:
@@ -78,7 +84,9 @@ def medians(results: Sequence[Result]) -> tuple[float | None, float | None]:
         return None, None
     key = results[0].key_measure
     ends = ends_of(results)
-    return ends["last"][key].median, ends["best"][key].median
+    last = ends["last"][key]
+    best = ends["best"][key]
+    return last.median, best.median
 
 
 def start_of(run: RunFolder) -> str:
@@ -128,8 +136,8 @@ def doubts_of(run: RunFolder) -> list[str]:
     those of any seed.
     """
     if run.kind == "fine-tuning":
-        doubts = [doubt for result in results_of(run) for doubt in result.doubts]
-        return list(dict.fromkeys(doubts))
+        doubts = chain.from_iterable(result.doubts for result in results_of(run))
+        return list(dict.fromkeys(doubts))  # those of several seeds once
     if not run.evaluations:
         return []
     last = run.evaluations[-1]
@@ -188,13 +196,18 @@ def is_worse_than_start(run: RunFolder) -> bool:
     first = run.evaluations[0]
     if first.step:  # it began from random weights
         return False
-    losses = [row.values.get("masked_lm_loss", math.inf) for row in run.evaluations]
+    losses = _held_out_losses(run.evaluations)
     has_risen = losses[0] + WORSE < losses[-1] < math.inf
     return has_risen and min(losses) == losses[0]
 
 
+def _held_out_losses(evaluations: Sequence[LogRow]) -> list[float]:
+    """Return the masked-LM loss of each evaluation; infinity if it has none."""
+    return [row.values.get("masked_lm_loss", math.inf) for row in evaluations]
+
+
 def _doubt_of_overtraining(evaluations: Sequence[LogRow]) -> str | None:
-    losses = [row.values.get("masked_lm_loss", math.inf) for row in evaluations]
+    losses = _held_out_losses(evaluations)
     lowest = min(losses)
     last = losses[-1]
     if not lowest + WORSE < last < math.inf:

@@ -9,7 +9,7 @@ import json
 import math
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ClassVar, TypeAlias
@@ -55,10 +55,10 @@ class Table:
 
     def words(self) -> list[list[str]]:
         """Return the rows as text: measures have decimals, counts have none."""
-        return [self._words_of(row) for row in self.rows]
-
-    def _words_of(self, row: Sequence[Cell]) -> list[str]:
-        return [format_cell(cell, decimals=self.decimals) for cell in row]
+        rows = list[list[str]]()
+        for row in self.rows:
+            rows.append([format_cell(cell, decimals=self.decimals) for cell in row])
+        return rows
 
     def _is_number(self, column: int) -> bool:
         """Return whether a column has only numbers, which are aligned to the right."""
@@ -71,29 +71,27 @@ class Table:
         rows = [list(self.headings), *self.words()]
         widths = self._widths(rows, shutil.get_terminal_size().columns)
         are_numbers = [self._is_number(column) for column in range(len(widths))]
-        text = list[str]()
+        lines = list[str]()
         if self.title:
-            text.append(self.title)
+            lines.append(self.title)
         for row in rows:
-            # a long cell has several lines
-            cells = [
-                _wrap(cell, width) for cell, width in zip(row, widths, strict=True)
-            ]
-            for line in zip_longest(*cells, fillvalue=""):
-                text.append(_align(line, widths, are_numbers))
-        return "\n".join(text)
+            wrapped = map(_wrap, row, widths)  # the lines of each cell
+            for cells in zip_longest(*wrapped, fillvalue=""):
+                lines.append(_align(cells, widths, are_numbers))
+        return "\n".join(lines)
 
     def _widths(self, rows: Sequence[Sequence[str]], terminal: int) -> list[int]:
         """Return the width of each column. If a line would not fit the terminal,
         columns of words give way, the widest first, unless that is not enough.
         """
         natural = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        gaps = 2 * (len(natural) - 1)
-        wordy = [n for n in range(len(natural)) if not self._is_number(n)]
+        num_columns = len(natural)
+        gaps = 2 * (num_columns - 1)
+        wordy = [n for n in range(num_columns) if not self._is_number(n)]
         widths = natural.copy()
         while sum(widths) + gaps > terminal:
-            widest = max(wordy, key=widths.__getitem__, default=0)
-            if not wordy or widths[widest] <= NARROWEST:
+            widest = max(wordy, key=widths.__getitem__, default=None)
+            if widest is None or widths[widest] <= NARROWEST:
                 return natural
             widths[widest] -= 1
         return widths
@@ -104,13 +102,13 @@ class Table:
         if self.title:
             lines += [f"**{self.title}**", ""]
         lines.append(_markdown_row(self.headings))
-        rules = list[str]()
-        for number in range(len(self.headings)):
-            rules.append("--:" if self._is_number(number) else ":--")
-        rule = "|".join(rules)
-        lines.append(f"|{rule}|")
+        rule = "|"
+        for column in range(len(self.headings)):
+            mark = "--:" if self._is_number(column) else ":--"
+            rule += f"{mark}|"
+        lines.append(rule)
         for row in self.words():
-            lines.append(_markdown_row([_markdown_cell(text) for text in row]))
+            lines.append(_markdown_row(map(_markdown_cell, row)))
         return "\n".join(lines)
 
     def as_csv(self) -> str:
@@ -119,7 +117,7 @@ class Table:
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.headings)
         for row in self.rows:
-            writer.writerow([_csv_value(cell) for cell in row])
+            writer.writerow(map(_csv_value, row))
         return buffer.getvalue().rstrip("\n")
 
     def as_json(self) -> list[dict[str, Cell]]:
@@ -132,7 +130,8 @@ def _align(
     """Return a line of a table: words begin, and numbers end, below each other."""
     padded = list[str]()
     for cell, width, is_number in zip(cells, widths, are_numbers, strict=True):
-        padded.append(cell.rjust(width) if is_number else cell.ljust(width))
+        alignment = ">" if is_number else "<"
+        padded.append(f"{cell:{alignment}{width}}")
     return "  ".join(padded).rstrip()
 
 
@@ -140,7 +139,7 @@ def _wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
+def _markdown_row(cells: Iterable[str]) -> str:
     joined = " | ".join(cells)
     return f"| {joined} |"
 

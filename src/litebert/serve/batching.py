@@ -416,6 +416,7 @@ def load(path: str | None, options: Options) -> Loaded:
         notes.append(_note_of_precision(model, path))
     config = model.network.config
     head = getattr(model.network, "head_config", None)
+    compares_texts = None if head is None else head.compares_texts
     facts = {
         "verbs": [*model.verbs],
         "version": hash_model(Path(model.source)),
@@ -424,7 +425,7 @@ def load(path: str | None, options: Options) -> Loaded:
         "num_steps": config.num_steps,
         "num_blocks": len(set(depth_plan(config))),
         "max_tokens": config.max_position_embeddings,
-        "compares_texts": None if head is None else head.compares_texts,
+        "compares_texts": compares_texts,
         "notes": notes,
     }
     return Loaded(model, facts)

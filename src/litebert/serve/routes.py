@@ -78,8 +78,9 @@ def verb_routes() -> dict[str, Route]:
 def _body_of_verb(verb: Verb) -> type[RequestBody]:
     """Return the body of a verb's route: the parameters of its function, with limits."""
     types = dict[str, Any]()
+    text_type = Short if verb.is_slow else Text
     for name in verb.inputs:
-        types[name] = _input_type(name, Short if verb.is_slow else Text)
+        types[name] = _input_type(name, text_type)
     for name in verb.options:
         types[name] = verb.hints[name]
         if name == "top":

@@ -78,12 +78,13 @@ class FinetuningWork(MicroBatch):
 
     def to(self, device: Device) -> "FinetuningWork":
         """Return the micro-batch on a device."""
+        wanted = None if self.wanted is None else device.copy(self.wanted)
         return FinetuningWork(
             batch=self.batch.to(device),
             targets=device.copy(self.targets),
             weights=device.copy(self.weights),
             step_weight=self.step_weight,
-            wanted=None if self.wanted is None else device.copy(self.wanted),
+            wanted=wanted,
         )
 
 

@@ -90,9 +90,11 @@ class Pretraining(Task[PretrainingWork]):
             if loss is None:  # this micro-batch has nothing for the head
                 continue
             sums[name] = loss.sums
+            total = loss.total
             weight = self.weights.get(name, 1.0)
-            # A product with 1 would be one more kernel in every step.
-            totals.append(loss.total if weight == 1 else weight * loss.total)
+            if weight != 1:  # a product with 1 would be one more kernel in every step
+                total = weight * total
+            totals.append(total)
         nothing = torch.zeros_like(next(iter(sums.values())))
         all_sums = [sums.get(name, nothing) for name in self.heads]
         return Loss(sum(totals[1:], totals[0]), torch.cat(all_sums))
@@ -198,6 +200,7 @@ def micro_batches(
         start = offsets[0]
         stop = offsets[-1]
         masked = slice(*np.searchsorted(batch.masked_positions, [start, stop]))
+        sentence_labels = None if labels is None else on_device(labels[first:last])
         yield PretrainingWork(
             batch=Batch(
                 ids=on_device(batch.ids[start:stop]),
@@ -208,7 +211,7 @@ def micro_batches(
             ),
             masked_positions=on_device(batch.masked_positions[masked] - start),
             masked_ids=on_device(batch.masked_ids[masked]),
-            sentence_labels=None if labels is None else on_device(labels[first:last]),
+            sentence_labels=sentence_labels,
             step_masked=step_masked,
             step_labelled=step_labeled,
         )

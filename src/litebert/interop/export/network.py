@@ -7,6 +7,7 @@ operand.
 """
 
 from copy import deepcopy
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +57,8 @@ class PaddedNetwork(nn.Module):
         shortest = max(reader.shortest for reader in readers)
         longest = len(self.embedding.position.weight)
         self.lengths = range(shortest, longest + 1)
-        self.output_names = tuple(name for reader in readers for name in reader.names)
+        names = chain.from_iterable(reader.names for reader in readers)
+        self.output_names = tuple(names)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor

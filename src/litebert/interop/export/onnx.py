@@ -1,6 +1,7 @@
 """Export a model as one ONNX file, each weight once, in float32 or true int8."""
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -320,7 +321,7 @@ class _Int8Nodes:
         self.add("Mul", [numbers, scale], out)
 
     def inputs(self) -> set[str]:
-        return {name for node in self.by_output.values() for name in node.input}
+        return set(chain.from_iterable(node.input for node in self.by_output.values()))
 
 
 def _to_int8(

@@ -30,10 +30,8 @@ from litebert.tokenizer.on_disk import read_vocabulary
 from litebert.tokenizer.text import character_runs
 
 PAGE = Path(__file__).parent / "page"
-SHARED = [
-    Path(__file__).parents[2] / "serve" / "page" / name
-    for name in ("charts.js", "icon.svg", "look.css")
-]
+_SERVED = Path(__file__).parents[2] / "serve" / "page"
+SHARED = (_SERVED / "charts.js", _SERVED / "icon.svg", _SERVED / "look.css")
 VERSION = "1.30.0"
 URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"
 INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="  # noqa: E501

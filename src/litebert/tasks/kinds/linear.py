@@ -81,13 +81,14 @@ def fit_sigmoids(
     """Fit any number of labels a row, a logistic regression for each; `marks` is
     (rows, labels) of 0 and 1.
     """
-    layers = [
-        fit_softmax(rows, column, weights, strength, num_labels=2) for column in marks.T
-    ]
-    return LinearLayer(
-        np.stack([layer.weight[1] - layer.weight[0] for layer in layers]),
-        np.stack([layer.bias[1] - layer.bias[0] for layer in layers]),
-    )
+    new_weights = list[Rows]()
+    new_biases = list[Rows]()
+    for column in marks.T:  # (rows,)
+        layer = fit_softmax(rows, column, weights, strength, num_labels=2)
+        # sigmoid(x) is the softmax of (0, x)
+        new_weights.append(layer.weight[1] - layer.weight[0])
+        new_biases.append(layer.bias[1] - layer.bias[0])
+    return LinearLayer(np.stack(new_weights), np.stack(new_biases))
 
 
 def fit_scores(rows: Rows, scores: Rows, weights: Rows, strength: float) -> LinearLayer:

@@ -49,9 +49,10 @@ def open_dataset(
     if task.name != OWN:
         dataset = DATASETS[task.name]
     else:
+        dev = Path(data.dev) if data.dev else None
         dataset = table_dataset(
             Path(str(data.train)),
-            Path(data.dev) if data.dev else None,
+            dev,
             held_out=data.held_out,
             columns=data.columns,
             problem=data.problem,

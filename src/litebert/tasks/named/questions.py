@@ -152,12 +152,8 @@ def _squad_example(question: _Question, file: str) -> SpanExample:
     # is merely unknown.
     is_empty_list = question.answers is not None and question.is_impossible is None
     are_known = answers or question.is_impossible or is_empty_list
-    return SpanExample(
-        question.id,
-        question.question,
-        question.context,
-        answers if are_known else None,
-    )
+    known = answers if are_known else None
+    return SpanExample(question.id, question.question, question.context, known)
 
 
 def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:

@@ -147,11 +147,12 @@ def column_words(columns: ColumnChoices) -> Names:
     words = list[str]()
     for role, name in columns.items():
         if isinstance(name, bool):
-            words.append(f"{role}={'yes' if name else 'no'}")
+            written = "yes" if name else "no"
         elif isinstance(name, str):
-            words.append(f"{role}={name}")
+            written = name
         else:
-            words.append(f"{role}={_joined(name)}")
+            written = _joined(name)
+        words.append(f"{role}={written}")
     return tuple(words)
 
 

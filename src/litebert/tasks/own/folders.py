@@ -133,13 +133,13 @@ def _entities_in(path: Path) -> list[object]:
     """
     if not path.stat().st_size:
         return []
-    source = find_input(str(path), (ENTITIES,))
-    matches = (_BRAT(line) for _, line in read_lines(source))
-    return [
-        {"label": match[1], "start": int(match[2]), "end": int(match[3])}
-        for match in matches
-        if match
-    ]
+    entities = list[object]()
+    for _, line in read_lines(find_input(str(path), (ENTITIES,))):
+        match = _BRAT(line)
+        if match:
+            label, start, end = match.groups()
+            entities.append({"label": label, "start": int(start), "end": int(end)})
+    return entities
 
 
 def _no_texts(source: Source) -> RequestError:

@@ -179,7 +179,9 @@ class WordRowSample:
                 return name
             candidates.append(name)
         marking = self._marking_columns(self.columns)
-        for name in candidates if marking else ():
+        if not marking:
+            return None
+        for name in candidates:
             if name not in marking and not self._separates(name):
                 return name
         return None

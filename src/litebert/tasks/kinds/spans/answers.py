@@ -184,8 +184,8 @@ def answers_by_id(
 
 def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:
     """Return the right answers by question, where they are known."""
-    return {
-        example.id: [answer.text for answer in example.answers]
-        for example in examples
-        if example.answers is not None
-    }
+    answers = dict[str, list[str]]()
+    for example in examples:
+        if example.answers is not None:
+            answers[example.id] = [answer.text for answer in example.answers]
+    return answers

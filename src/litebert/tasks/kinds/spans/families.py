@@ -185,10 +185,9 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         spans = list(kept.values()) or [self.nothing]
         powers = [math.exp(span.score - spans[0].score) for span in spans]
         total = sum(powers)
-        n_best = [
-            replace(span, probability=power / total)
-            for span, power in zip(spans, powers, strict=True)
-        ]
+        n_best = list[ProposedSpan]()
+        for span, power in zip(spans, powers, strict=True):
+            n_best.append(replace(span, probability=power / total))
         null_score = min(nulls, default=self.of_no_window)
         return SpanAnswer(tuple(n_best), null_score, self.null_threshold)
 
@@ -346,11 +345,10 @@ class ConditionalSpanAnswering(SpanAnswering):
             texts[key] = text if by_id.nulls[key] < threshold else ""
         measured = squad2_measures(by_id.gold, texts, nulls) | of_best
         measured |= {"threshold": threshold}
-        return {
-            name: value
-            for name, value in measured.items()
-            if not name.endswith("total")
-        }
+        totals = [name for name in measured if name.endswith("total")]
+        for name in totals:
+            del measured[name]
+        return measured
 
 
 @dataclass(frozen=True)
