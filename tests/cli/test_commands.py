@@ -14,6 +14,7 @@ import pytest
 from litebert import rng
 from litebert.cli import cli
 from litebert.errors import LitebertError
+from litebert.plugins import VERBS
 from tests.contract.shell import leaves, litebert
 from tests.contract.tiny import Desk
 
@@ -35,6 +36,11 @@ def test_the_examples_of_every_command_parse(name: str) -> None:
 @pytest.mark.parametrize("name", LEAVES)
 def test_help_never_explains_what_python_does(name: str) -> None:
     assert "in Python" not in str(LEAVES[name].help).replace("In", "in")
+
+
+def test_the_help_of_explain_names_the_verbs_that_it_explains() -> None:
+    explained = [name for name, verb in VERBS.items() if verb.question]
+    assert f"VERB is {' or '.join(explained)}," in str(LEAVES["explain"].help)
 
 
 # ---- the terminal --------------------------------------------------------------------

@@ -250,25 +250,18 @@ def _answer_rows(
 ) -> None:
     """Answer rows, and print the answers or write them to the output."""
     total: int | None = len(asked.rows)
-    numbered: Iterator[Numbered] = iter(enumerate(asked.rows, 1))
     if asked.sources:
         total = count_rows(asked.sources)
-        numbered = Reading(
-            verb.roles,
-            verb.needed,
-            columns=bulk.columns,
-            shared=asked.shared,
-            trained=_trained_columns(model),
-        ).rows(asked.sources)
+    numbered = _numbered_rows(verb, model, asked, bulk.columns)
     _require_other_output(bulk.output, asked.sources)
+    # printed rows show the progress
+    is_quiet = bulk.quiet or (bulk.output is None and sys.stdout.isatty())
     tally = _Tally()
     with ExitStack() as stack:
         write: Callable[[Sequence[Answered]], None]
-        write = partial(_print_rows, verb, as_json=bulk.as_json)
-        # printed rows show the progress
-        is_quiet = bulk.quiet or (bulk.output is None and sys.stdout.isatty())
         answered: Iterator[list[Answered]]
         if bulk.output is None:
+            write = partial(_print_rows, verb, as_json=bulk.as_json)
             answered = answer_rows(numbered, verb, answering)
         else:
             command: dict[str, Json] = {
@@ -276,16 +269,15 @@ def _answer_rows(
                 "precision": model.precision,
                 "columns": list(bulk.columns),
             }
-            file = stack.enter_context(
-                AnswerFile(bulk.output, verb, model, command, force=bulk.force)
-            )
+            file = AnswerFile(bulk.output, verb, model, command, force=bulk.force)
+            stack.enter_context(file)
             write = file.write
             answered = _answer_remaining(numbered, verb, answering, file)
             tally.num_before = file.num_done
-            if file.num_done:
-                say(f"resuming after {format_count(file.num_done, 'row')}")
-            if total is not None:
-                total = max(0, total - file.num_done)
+        if tally.num_before:
+            say(f"resuming after {format_count(tally.num_before, 'row')}")
+        if total is not None:
+            total = max(0, total - tally.num_before)
         advance = stack.enter_context(
             progress("rows answered", total=total, is_quiet=is_quiet)
         )
@@ -294,6 +286,22 @@ def _answer_rows(
             tally.add(chunk)
             advance(len(chunk))
     tally.tell(verb, bulk.output)
+
+
+def _numbered_rows(
+    verb: Verb, model: Model, asked: "Asked", columns: Sequence[str]
+) -> Iterator[Numbered]:
+    """Yield the rows of files, or typed ones."""
+    if not asked.sources:
+        return iter(enumerate(asked.rows, 1))
+    reading = Reading(
+        verb.roles,
+        verb.needed,
+        columns=columns,
+        shared=asked.shared,
+        trained=_trained_columns(model),
+    )
+    return reading.rows(asked.sources)
 
 
 def _trained_columns(model: Model) -> dict[str, str]:
@@ -345,10 +353,13 @@ class _Tally:
         for number, error in self.first_bad:
             received = f" ({error.received})" if error.received else ""
             say(f"row {number} skipped: {error.what}{received}")
+        summary = format_count(self.num_rows, "row")
+        if self.num_bad:
+            summary += f", {self.num_bad:,} of them skipped"
+        if output is not None:
+            summary += f": {output}"
         if output is not None or self.num_bad:
-            skipped = f", {self.num_bad:,} of them skipped" if self.num_bad else ""
-            place = f": {output}" if output is not None else ""
-            say(f"{format_count(self.num_rows, 'row')}{skipped}{place}")
+            say(summary)
         if self.num_bad and self.num_bad == self.num_rows and not self.num_before:
             _, error = self.first_bad[0]
             raise LitebertError(
@@ -631,9 +642,8 @@ def explain(
 ) -> Explanation:
     """Show how much each word of the texts adds to an answer.
 
-    VERB is answer, choose, classify, fill, order or similar, and TEXTS are its
-    arguments. The numbers add up to the score of the answer minus its score with every
-    word masked (integrated gradients).
+    VERB is classify or similar, and TEXTS are its arguments. The numbers add up to the
+    score of the answer minus its score with every word masked (integrated gradients).
 
     litebert explain similar "A man plays a guitar." "Somebody makes music."
     litebert explain classify "A fine film." --model runs/reviews --json
