@@ -13,13 +13,7 @@ from annotated_types import Ge
 
 from litebert.api.frames import Frame, TablePath, as_file
 from litebert.api.runs import Run
-from litebert.api.settings import (
-    Paths,
-    Quiet,
-    checked,
-    paths,
-    progress,
-)
+from litebert.api.settings import Paths, Quiet, checked, paths, progress
 from litebert.config import (
     DeviceName,
     ObjectiveConfig,

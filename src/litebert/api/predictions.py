@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Required
 
 from typing_extensions import TypedDict
 
-from litebert.api.evaluation import (
-    Activations,
-    Columns,
-    Models,
-    TaskName,
-    open_models,
-)
+from litebert.api.evaluation import Activations, Columns, Models, TaskName, open_models
 from litebert.api.frames import TablePath, as_file
 from litebert.api.settings import Quiet, checked, paths, progress
 from litebert.config import DeviceName

@@ -14,10 +14,7 @@ from typing_extensions import TypedDict
 from litebert import runs as on_disk
 from litebert.answers import Results, Shown
 from litebert.errors import LitebertError, format_count, say
-from litebert.files import (
-    Json,
-    read_json,
-)
+from litebert.files import Json, read_json
 from litebert.inference.model import Model
 from litebert.metrics import Spread
 from litebert.report import results as run_results

@@ -14,13 +14,7 @@ from litebert.inference.verb import Row
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
 from litebert.tasks.own.cells import text_of
-from litebert.tasks.own.columns import (
-    HEADERS,
-    NAMES,
-    SYNONYMS,
-    Columns,
-    normalize_name,
-)
+from litebert.tasks.own.columns import HEADERS, NAMES, SYNONYMS, Columns, normalize_name
 from litebert.tasks.own.folders import find_folder
 from litebert.tasks.own.guess import ColumnGuess
 from litebert.tasks.own.layouts import DELIMITED, SUFFIXES, note_encoding, open_table

@@ -22,11 +22,7 @@ from litebert.config import AlbertConfig, Pooling
 from litebert.device import device_at
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped, read_json, write_bytes, write_json
-from litebert.folder.weights import (
-    WEIGHTS_FILE,
-    read_tensors,
-    widen,
-)
+from litebert.folder.weights import WEIGHTS_FILE, read_tensors, widen
 from litebert.nn import Batch, pool_rows
 from litebert.settings import describe_invalid
 

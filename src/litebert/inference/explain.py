@@ -22,12 +22,7 @@ from litebert.device import Device, device_of
 from litebert.errors import LitebertError, no_such_name
 from litebert.fast import is_int8
 from litebert.inference.inputs import as_list, sum_by_word
-from litebert.inference.questions import (
-    LOG_PROBABILITY,
-    Part,
-    Question,
-    no_such_answer,
-)
+from litebert.inference.questions import LOG_PROBABILITY, Part, Question, no_such_answer
 from litebert.inference.verb import load_named
 from litebert.nn import Batch
 from litebert.plugins import VERBS

@@ -20,15 +20,7 @@ from litebert.answers import (
     SpanFound,
     Tagging,
 )
-from litebert.inference.verb import (
-    TASK,
-    Field,
-    Form,
-    Row,
-    Verb,
-    choices_of,
-    column,
-)
+from litebert.inference.verb import TASK, Field, Form, Row, Verb, choices_of, column
 from litebert.plugins import VERBS
 
 if TYPE_CHECKING:

@@ -9,18 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from litebert.config import (
-    PRESETS,
-    AlbertConfig,
-    HeadConfig,
-    numbered_labels,
-)
+from litebert.config import PRESETS, AlbertConfig, HeadConfig, numbered_labels
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import (
-    read_json,
-    require_new,
-    staged_folder,
-)
+from litebert.files import read_json, require_new, staged_folder
 from litebert.folder import write_folder
 from litebert.folder.config import build_config
 from litebert.folder.doubts import doubts

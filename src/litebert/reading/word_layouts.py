@@ -7,12 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from litebert.reading.conll import (
-    CONLLU,
-    Conll2012Layout,
-    ConlluLayout,
-    WebannoLayout,
-)
+from litebert.reading.conll import CONLLU, Conll2012Layout, ConlluLayout, WebannoLayout
 from litebert.reading.words import (
     WordLayout,
     WordSample,

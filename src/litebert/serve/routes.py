@@ -4,14 +4,7 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    TypeVar,
-    Union,
-)
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union
 
 from annotated_types import Le, Len, MaxLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field

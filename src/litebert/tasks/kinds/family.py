@@ -14,15 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import (
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    get_type_hints,
-)
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_type_hints
 
 import numpy as np
 import torch

@@ -19,12 +19,7 @@ from torch.nn import functional as F
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn import Batch, TaskHead, pool_rows
 from litebert.plugins import TASK_HEADS, TASK_KINDS
-from litebert.tasks.kinds.text import (
-    Label,
-    Regression,
-    Scores,
-    TextExample,
-)
+from litebert.tasks.kinds.text import Label, Regression, Scores, TextExample
 
 # Keeps the correlation of pairs with equal scores, or equal cosines, at 0.
 TINY = 1e-6

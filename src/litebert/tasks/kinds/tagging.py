@@ -370,22 +370,16 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     ) -> TagExample:
         cell = self.columns.cell(row, "tokens")
         tag_cell = self.columns.cell(row, "tags")
+        if not is_labelled:
+            return TagExample(id, self._unlabelled_words(cell, tag_cell))
+        words = _words_in(cell)
+        tags: Sequence[str | None] = list(map(label_of, members_of(tag_cell)))
         spans = spans_of(tag_cell) if isinstance(cell, str) else None
-        if spans is not None and is_labelled:
+        if spans is not None:  # entities by character
             text = text_of(cell) or ""
             for span in spans:
                 _require_inside(span, text, place)
-            tagged = tag_words(text, spans, self.splitting)
-            numbers = tuple(self.number(tag, place) for tag in tagged.tags)
-            return TagExample(id, tuple(tagged.words), numbers)
-        words = tuple(_words_in(cell))
-        if not is_labelled and self._is_plain_text(cell, tag_cell):
-            text = text_of(cell) or ""
-            places = divide(text, self.splitting)
-            return TagExample(id, tuple(text[start:end] for start, end in places))
-        if not is_labelled:
-            return TagExample(id, words)
-        tags = [label_of(tag) for tag in members_of(tag_cell)]
+            words, tags, _, _ = tag_words(text, spans, self.splitting)
         if len(tags) != len(words):
             name = self.columns.all("tags")[0]
             raise LitebertError(
@@ -394,7 +388,15 @@ class WordRows(RowReading[TagExample, TagAnswer]):
                 received=f"{len(words)} words, {len(tags)} tags in column {name}",
                 next="correct this row",
             )
-        return TagExample(id, words, tuple(self.number(tag, place) for tag in tags))
+        numbers = tuple(self.number(tag, place) for tag in tags)
+        return TagExample(id, tuple(words), numbers)
+
+    def _unlabelled_words(self, cell: object, tag_cell: object) -> tuple[str, ...]:
+        """Return the words to be tagged: those of a list, or those of a text."""
+        if not self._is_plain_text(cell, tag_cell):
+            return tuple(_words_in(cell))
+        text = text_of(cell) or ""
+        return tuple(text[start:end] for start, end in divide(text, self.splitting))
 
     @staticmethod
     def _is_plain_text(cell: object, tag_cell: object) -> bool:

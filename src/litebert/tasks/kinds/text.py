@@ -23,10 +23,7 @@ from torch.nn import functional as F
 
 from litebert import metrics
 from litebert.errors import LitebertError, format_count
-from litebert.nn import (
-    AlbertForTask,
-    Batch,
-)
+from litebert.nn import AlbertForTask, Batch
 from litebert.plugins import TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.runs import AnswerRow
@@ -41,12 +38,7 @@ from litebert.tasks.kinds.family import (
     frame_together,
     windows,
 )
-from litebert.tasks.kinds.labels import (
-    LabelColumn,
-    are_numbers,
-    is_marked,
-    only_member,
-)
+from litebert.tasks.kinds.labels import LabelColumn, are_numbers, is_marked, only_member
 from litebert.tasks.kinds.linear import (
     LinearLayer,
     Rows,
@@ -54,18 +46,9 @@ from litebert.tasks.kinds.linear import (
     fit_sigmoids,
     fit_softmax,
 )
-from litebert.tasks.own.cells import (
-    MISSING,
-    number_of,
-    rating_of,
-)
+from litebert.tasks.own.cells import MISSING, number_of, rating_of
 from litebert.tasks.own.cells import label_of as label_in
-from litebert.tasks.own.rows import (
-    in_order,
-    labels_in,
-    require_labels,
-    sort_labels,
-)
+from litebert.tasks.own.rows import in_order, labels_in, require_labels, sort_labels
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
