@@ -29,9 +29,9 @@ def rows_in(value: object) -> list[object] | None:
     if names <= _SPLITS:
         return _rows_of_splits(value)
     # what pandas writes with orient="split"
-    columns = value.get("columns")
-    data = value.get("data")
-    if isinstance(columns, list) and isinstance(data, list):
+    columns = _list_in(value, "columns")
+    data = _list_in(value, "data")
+    if columns is not None and data is not None:
         return [_with_names(columns, row) for row in data]
     if all(isinstance(field, dict) for field in value.values()):
         return _rows_of_objects(value)
@@ -66,33 +66,41 @@ def _rows_of_list(documents: Sequence[object]) -> list[object]:
     return rows
 
 
-def _patterns(intent: object) -> Iterator[object]:
-    """Yield the texts of an intent with its tag; what has none is a row."""
-    if not isinstance(intent, dict) or not isinstance(intent.get("patterns"), list):
-        yield intent
-        return
-    for text in intent["patterns"]:
-        yield {"text": text, "label": intent.get("tag")}
-
-
 def _paragraphs(document: object) -> list[object]:
     """Return the paragraphs of a document; what has none counts as one."""
-    if isinstance(document, dict) and isinstance(document.get("paragraphs"), list):
-        paragraphs: list[object] = document["paragraphs"]
-        return paragraphs
-    return [document]
+    paragraphs = _list_in(document, "paragraphs")
+    return [document] if paragraphs is None else paragraphs
 
 
-def _questions(paragraph: object) -> Iterator[object]:
+def _questions(paragraph: Any) -> Iterator[object]:
     """Yield the questions of a paragraph with its text; what has none is a row."""
-    if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
+    questions = _list_in(paragraph, "qas")
+    if questions is None:
         yield paragraph
         return
-    for question in paragraph["qas"]:
+    for question in questions:
         if isinstance(question, dict):
             yield {**question, "context": paragraph.get("context")}
         else:
             yield question
+
+
+def _patterns(intent: Any) -> Iterator[object]:
+    """Yield the texts of an intent with its tag; what has none is a row."""
+    texts = _list_in(intent, "patterns")
+    if texts is None:
+        yield intent
+        return
+    for text in texts:
+        yield {"text": text, "label": intent.get("tag")}
+
+
+def _list_in(value: object, name: str) -> list[Any] | None:
+    """Return the list that an object has under a name; None if it has none."""
+    if not isinstance(value, Mapping):
+        return None
+    members = value.get(name)
+    return members if isinstance(members, list) else None
 
 
 def _rows_of_splits(value: Mapping[str, object]) -> list[object]:
@@ -127,7 +135,7 @@ def _rows_of_objects(value: Mapping[str, Any]) -> list[object]:
         return objects
     rows = list[object]()
     for number in keys:
-        rows.append({column: cells[number] for column, cells in value.items()})
+        rows.append({column: value[column][number] for column in value})
     return rows
 
 
@@ -136,10 +144,10 @@ def _rows_of_lists(value: Mapping[str, Any]) -> list[object]:
     which one has other things than texts; or of the texts of each label.
     """
     lists = list(value.values())
-    are_equally_long = len({len(cells) for cells in lists}) == 1
-    have_texts = all(map(_has_texts, lists))
+    lengths = set(map(len, lists))
+    are_columns = len(lengths) == 1 and not all(map(_has_texts, lists))
     rows = list[object]()
-    if are_equally_long and not have_texts:
+    if are_columns:
         for cells in zip(*lists, strict=True):
             rows.append(dict(zip(value, cells, strict=True)))
         return rows
@@ -151,8 +159,8 @@ def _rows_of_lists(value: Mapping[str, Any]) -> list[object]:
 
 def _has_texts(cells: Sequence[object]) -> bool:
     """Return whether cells are texts, and one of them has several words."""
-    are_texts = all(isinstance(cell, str) for cell in cells)
-    return are_texts and any(" " in str(cell) for cell in cells)
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    return len(texts) == len(cells) and any(" " in text for text in texts)
 
 
 def _is_scalar(value: object) -> bool:
@@ -184,9 +192,10 @@ def columns_of(value: Any) -> object:
     is_annotated = not _ANNOTATED.isdisjoint(value)
     if is_annotated and isinstance(value.get("data"), dict):
         row = _label_studio_row(value)
-    if isinstance(value.get("messages"), list):
+    if _list_in(value, "messages") is not None:
         row = _conversation_row(value)
-    if isinstance(row.get("accept"), list) and isinstance(row.get("options"), list):
+    has_options = _list_in(row, "options") is not None
+    if has_options and _list_in(row, "accept") is not None:
         row = _prodigy_row(row)
     inner = dict(_inner_columns(row, "", _DEPTH))
     return {**row, **inner}
@@ -212,22 +221,20 @@ def _label_studio_row(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data of a task of Label Studio with its first annotation that was not
     cancelled.
     """
-    row = {**task["data"]}
-    annotations = _objects(task.get("annotations") or task.get("completions"))
-    finished = list[dict[str, Any]]()
-    for annotation in annotations:
+    for annotation in _objects(task.get("annotations") or task.get("completions")):
         if not annotation.get("was_cancelled"):
-            finished.append(annotation)
-    if not finished:
-        return row
-    results = _objects(finished[0].get("result"))
+            return {**task["data"], **_annotated_columns(annotation)}
+    return {**task["data"]}
+
+
+def _annotated_columns(annotation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the label that an annotator of Label Studio chose, or the entities."""
+    results = _objects(annotation.get("result"))
     values = _objects([result.get("value") for result in results])
-    choices = [value["choices"] for value in values if value.get("choices")]
-    if choices:
-        row["label"] = _one_or_several(choices[0])
-    else:
-        row["entities"] = values
-    return row
+    for value in values:
+        if value.get("choices"):
+            return {"label": _one_or_several(value["choices"])}
+    return {"entities": values}
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -241,9 +248,12 @@ def _conversation_row(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return a conversation in OpenAI's layout as a text and its label: what the user
     and the assistant said last.
     """
-    said = {one.get("role"): one.get("content") for one in _objects(task["messages"])}
-    row = {name: part for name, part in task.items() if name != "messages"}
-    return {**row, "text": said.get("user"), "label": said.get("assistant")}
+    said = dict[object, object]()  # by the role of who said it
+    for message in _objects(task["messages"]):
+        said[message.get("role")] = message.get("content")
+    row = {**task, "text": said.get("user"), "label": said.get("assistant")}
+    del row["messages"]
+    return row
 
 
 def _prodigy_row(task: Mapping[str, Any]) -> dict[str, Any]:
