@@ -107,13 +107,14 @@ def read_symbols(path: Path) -> list[str]:
     data = read_capped(path, _MOST_SYMBOL_BYTES)
     lines = data.decode("utf-8", "replace").splitlines()
     symbols = [line.strip() for line in lines if line.strip()]
-    if broken := [symbol for symbol in symbols if symbol.split() != [symbol]]:
-        raise LitebertError(
-            "LB-222",
-            f"a symbol in {path} has a space inside",
-            received=broken[0],
-            next="write one word per line; pieces never cross a space",
-        )
+    for symbol in symbols:
+        if symbol.split() != [symbol]:
+            raise LitebertError(
+                "LB-222",
+                f"a symbol in {path} has a space inside",
+                received=symbol,
+                next="write one word per line; pieces never cross a space",
+            )
     return symbols
 
 

@@ -112,9 +112,9 @@ class Run(on_disk.RunFolder):
         """
         path = self.folder / "model"
         if not path.is_dir():
-            advice = (
-                "run.seeds[0].model()" if self.seeds else "rerun the command to resume"
-            )
+            advice = "rerun the command to resume"
+            if self.seeds:
+                advice = "run.seeds[0].model()"
             raise LitebertError("LB-922", f"{path} does not exist yet", next=advice)
         return Model.load(path, device=device, precision=precision)
 

@@ -143,13 +143,13 @@ def tensor_names(
     block = _BLOCK.match(module)
     if block:
         modules = _layers_of_block(block, config, layout)
+    elif module == "albert":  # it has only the calibration of an eight-bit network
+        modules = [module]
     elif name == "albert":
-        # `albert` itself has only the calibration of an eight-bit network
-        module_name = layout.encoder + _NAMES[part][layout.column] if part else name
-        modules = [module_name]
+        modules = [layout.encoder + _NAMES[part][layout.column]]
     elif name in PRETRAINING_HEADS:  # their records have both names
-        named = PRETRAINING_HEADS[name].names
-        modules = [named.get(part, (module, module))[layout is not ALBERT]]
+        in_albert, in_others = PRETRAINING_HEADS[name].names.get(part, (module, module))
+        modules = [in_albert if layout is ALBERT else in_others]
     else:
         assert head is not None, f"{parameter} belongs to a task head"
         modules = [head.record.layers.get(part, f"head.{part}")]
@@ -183,19 +183,19 @@ def _variable(module: str, kind: str) -> str:
     """Return Google's name: an embedding has no suffix for its kind, and each sort of
     layer its own.
     """
-    module = module.replace(".", "/")
-    if module.endswith("_embeddings"):
-        return module
+    scope = module.replace(".", "/")
+    if scope.endswith("_embeddings"):
+        return scope
     weight = "kernel"
     bias = "bias"
-    if module in _WITH_OUTPUT_KINDS:
+    if scope in _WITH_OUTPUT_KINDS:
         weight = "output_weights"
         bias = "output_bias"
-    elif module.rpartition("/")[2].startswith("LayerNorm"):
+    elif scope.rpartition("/")[2].startswith("LayerNorm"):
         weight = "gamma"
         bias = "beta"
     variable = weight if kind == "weight" else bias
-    return f"{module}/{variable}".lstrip("/")
+    return f"{scope}/{variable}".lstrip("/")
 
 
 def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:

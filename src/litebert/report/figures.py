@@ -247,6 +247,7 @@ def rate_charts(run: RunFolder) -> list[Figure]:
     )
     logged = [row.values for row in run.training]
     norms = [row["gradient_norm"] for row in logged if "gradient_norm" in row]
+    lowest = min(norms, default=0.0)
     figures += chart_of(
         run,
         "gradient_norm",
@@ -254,7 +255,7 @@ def rate_charts(run: RunFolder) -> list[Figure]:
         "Before clipping, of the last step of each log line.",
         "{:.3g}".format,
         rule=_clipping_rule(run, norms),
-        is_logarithmic=bool(norms) and 0 < 10 * min(norms) < max(norms),
+        is_logarithmic=0 < 10 * lowest < max(norms, default=0.0),
     )
     figures += chart_of(
         run,
@@ -351,7 +352,8 @@ def inline_picture(figure: Figure) -> str:
         element.tag = element.tag.removeprefix(f"{{{SVG}}}")
         if element.tag == "g":
             element.attrib.pop("id", None)  # every figure has the same ones
-        if reference := element.attrib.pop(f"{{{XLINK}}}href", None):
+        reference = element.attrib.pop(f"{{{XLINK}}}href", None)
+        if reference is not None:
             element.set("href", reference)
     svg = ElementTree.tostring(drawing, encoding="unicode")
     for name, color in PALETTE.items():

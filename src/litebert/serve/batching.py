@@ -195,7 +195,8 @@ class ServedModel:
 
     def _queue(self, job: Job) -> None:
         with self._arrived:
-            if refusal := self.overload():
+            refusal = self.overload()
+            if refusal is not None:
                 raise refusal
             self._jobs.append(job)
             self._arrived.notify()

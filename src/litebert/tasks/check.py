@@ -297,7 +297,7 @@ class _Check:
         is_train = not self.splits
         made_of = partial(reading.example_of, table, is_labelled=is_labelled)
         examples = self.usable_rows(table, made_of)
-        rows = _Rows(self.findings, table, family, {} if is_train else self.train)
+        rows = _Rows(self.findings, table, family, self.train)
         pieces = None
         if self.tokenizer is not None:
             pieces = _Pieces(family, self.tokenizer, self.max_length)

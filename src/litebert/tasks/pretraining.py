@@ -81,12 +81,13 @@ class Pretraining(Task[PretrainingWork]):
         """Return this micro-batch's share of the weighted sum of all heads' losses;
         `logits` may be given.
         """
-        if logits is None:
-            logits = self.network(work.batch, work.masked_positions)
+        by_head = logits
+        if by_head is None:
+            by_head = self.network(work.batch, work.masked_positions)
         totals = list[Tensor]()
         sums = dict[str, Tensor]()  # (3,) each
         for name, head in self.heads.items():
-            loss = head.loss(logits[name], work)
+            loss = head.loss(by_head[name], work)
             if loss is None:  # this micro-batch has nothing for the head
                 continue
             sums[name] = loss.sums

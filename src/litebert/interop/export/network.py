@@ -144,30 +144,30 @@ def pad_network(
     a pooler. With `has_states`, for a page, `last_hidden_state` is added to a head's
     outputs, and sentence order, which no page uses, is left out.
     """
-    network = deepcopy(network).eval()
-    _transpose_layers(network)
-    pooler = network.albert.pooler
+    padded = deepcopy(network).eval()
+    _transpose_layers(padded)
+    pooler = padded.albert.pooler
     if pooler is not None and not _is_whole(pooler):
         pooler = None
     readers = list[Reader]()
     has_choices = False
-    if has_head and isinstance(network, AlbertForTask):
-        readers.append(_task_reader(network))
-        kind = network.head_config.task_kind
+    if has_head and isinstance(padded, AlbertForTask):
+        readers.append(_task_reader(padded))
+        kind = padded.head_config.task_kind
         has_choices = kind is not None and kind.has_several_sequences
-    elif has_head and isinstance(network, AlbertForPretraining):
-        if _is_whole(network.masked_lm):
-            words = network.albert.embedding.word
-            readers.append(MaskedLM(network.masked_lm, words))
-        has_order = "sentence_order" in network.heads and not has_states
-        if has_order and pooler is not None and _is_whole(network.sentence_order):
-            readers.append(Pooled("sop_logits", pooler, network.sentence_order))
+    elif has_head and isinstance(padded, AlbertForPretraining):
+        if _is_whole(padded.masked_lm):
+            words = padded.albert.embedding.word
+            readers.append(MaskedLM(padded.masked_lm, words))
+        has_order = "sentence_order" in padded.heads and not has_states
+        if has_order and pooler is not None and _is_whole(padded.sentence_order):
+            readers.append(Pooled("sop_logits", pooler, padded.sentence_order))
     if has_states or not readers:
         is_alone = not readers
         readers.insert(0, States())
         if is_alone and pooler is not None:
             readers.append(Pooled("pooler_output", pooler))
-    return PaddedNetwork(network.albert, readers, has_choices=has_choices).eval()
+    return PaddedNetwork(padded.albert, readers, has_choices=has_choices).eval()
 
 
 def _transpose_layers(network: nn.Module) -> None:

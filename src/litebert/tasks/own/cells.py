@@ -280,7 +280,8 @@ def are_joined_labels(cells: Sequence[object]) -> bool:
     """
     texts = strings_of(cells)
     for mark in SEPARATORS:
-        parts = [part.strip() for text in texts for part in text.split(mark)]
+        pieces = chain.from_iterable(text.split(mark) for text in texts)
+        parts = list(map(str.strip, pieces))
         are_several = len(parts) * 2 > len(texts) * 3  # 1.5 in a cell, on average
         are_repeated = len(set(parts)) * 4 <= len(parts)
         if are_several and are_repeated and mean_words(parts) <= MOST_WORDS:

@@ -10,6 +10,7 @@ help and docs list the formats from here.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from litebert.errors import LitebertError, RequestError, say
@@ -282,6 +283,5 @@ LAYOUTS: Sequence[Layout] = (
         recognizes=are_delimited,
     ),
 )
-SUFFIXES: tuple[str, ...] = tuple(
-    suffix for layout in LAYOUTS for suffix in layout.suffixes if suffix != FOLDER
-)
+_ALL_SUFFIXES = chain.from_iterable(layout.suffixes for layout in LAYOUTS)
+SUFFIXES = tuple(suffix for suffix in _ALL_SUFFIXES if suffix != FOLDER)
