@@ -43,8 +43,15 @@ class Step:
 
 
 def masked_positions(texts: Texts) -> Tensor:
+    """Return the same random share of the tokens at every call, in order: (masked,),
+    indices into the flat tokens.
+    """
     order = torch.randperm(texts.num_tokens, generator=torch.Generator().manual_seed(1))
-    return order[: round(MASKED_SHARE * texts.num_tokens)].sort().values
+    num_masked = round(MASKED_SHARE * texts.num_tokens)
+    return order[:num_masked].sort().values
+
+
+# ---- litebert ------------------------------------------------------------------------
 
 
 def our_work(texts: Texts, device: torch.device | str = "cpu") -> PretrainingWork:
@@ -52,10 +59,13 @@ def our_work(texts: Texts, device: torch.device | str = "cpu") -> PretrainingWor
     masked = masked_positions(texts)
     batch = Batch.from_lists(texts.ids, texts.segments)
     labels = torch.arange(len(texts.ids)) % 2
-    ids = batch.ids[masked]
-    counts = len(masked), len(texts.ids)
     return PretrainingWork(
-        batch.to(device), masked.to(device), ids.to(device), labels.to(device), *counts
+        batch.to(device),
+        masked_positions=masked.to(device),
+        masked_ids=batch.ids[masked].to(device),
+        sentence_labels=labels.to(device),
+        step_masked=len(masked),
+        step_labelled=len(texts.ids),
     )
 
 
@@ -86,25 +96,34 @@ def our_step(
         return parts
     from litebert.train.step import training_step
 
-    given = {"step": 0, "learning_rate": RATE, "clip_norm": CLIP_NORM, "seed": 1}
-    return replace(parts, whole=partial(training_step, task, [work], built, **given))
+    whole = partial(
+        training_step,
+        task,
+        [work],
+        built,
+        step=0,
+        learning_rate=RATE,
+        clip_norm=CLIP_NORM,
+        seed=1,
+    )
+    return replace(parts, whole=whole)
 
 
-SHARED = [
+# ---- transformers --------------------------------------------------------------------
+
+SHARED = (
     "vocab_size",
     "embedding_size",
     "hidden_size",
     "intermediate_size",
     "hidden_act",
     "layer_norm_eps",
-]
-SHARED += [
     "num_hidden_layers",
     "num_attention_heads",
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
-]
-SHARED += ["max_position_embeddings"]
+    "max_position_embeddings",
+)
 """Settings with the same name in both libraries."""
 
 
@@ -114,25 +133,31 @@ def their_network(
     """Return transformers' network, with our weights if they are given."""
     import transformers
 
-    from litebert.folder.names import tensor_names
-
     shared = {name: getattr(config, name) for name in SHARED}
     theirs = transformers.AlbertForPreTraining(
         transformers.AlbertConfig(**shared, attn_implementation="sdpa")
     )
     if ours is not None:
-        weights = {
-            n: values
-            for name, values in ours.state_dict().items()
-            for n in tensor_names(name, config)
-        }
-        unknown = theirs.load_state_dict(weights, strict=False).unexpected_keys
-        assert not unknown, unknown
-        # as wide as the layers: transformers projects anyway
-        if not config.projects_embeddings:
-            nn.init.eye_(theirs.albert.encoder.embedding_hidden_mapping_in.weight)
-            nn.init.zeros_(theirs.albert.encoder.embedding_hidden_mapping_in.bias)
+        _copy_weights(ours, theirs, config)
     return theirs.train()
+
+
+def _copy_weights(
+    ours: AlbertForPretraining, theirs: nn.Module, config: AlbertConfig
+) -> None:
+    from litebert.folder.names import tensor_names
+
+    weights = dict[str, Tensor]()
+    for name, values in ours.state_dict().items():
+        for their_name in tensor_names(name, config):
+            weights[their_name] = values
+    unknown = theirs.load_state_dict(weights, strict=False).unexpected_keys
+    assert not unknown, unknown
+    # as wide as the layers: transformers projects anyway
+    if not config.projects_embeddings:
+        projection = theirs.albert.encoder.embedding_hidden_mapping_in
+        nn.init.eye_(projection.weight)
+        nn.init.zeros_(projection.bias)
 
 
 def their_step(
@@ -144,22 +169,13 @@ def their_step(
     `forward` is the compiled network, if there is one.
     """
     device = next(network.parameters()).device
-    inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
-    if texts.mask.all():
-        del inputs["attention_mask"]  # nothing is padded
-    flat = torch.cat([torch.tensor(each) for each in texts.ids])
-    masked = masked_positions(texts)
-    wanted = torch.full_like(flat, -100)
-    wanted[masked] = flat[masked]
-    rectangle = torch.full(texts.mask.shape, -100)
-    inputs["labels"] = rectangle.masked_scatter(torch.from_numpy(texts.mask), wanted)
-    inputs["sentence_order_label"] = torch.arange(len(texts.ids)) % 2
-    inputs = {name: values.to(device) for name, values in inputs.items()}
+    inputs = _their_inputs(texts, device)
+    compute = network if forward is None else forward
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, fused=True)
 
     def loss() -> Tensor:
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            return (network if forward is None else forward)(**inputs).loss
+            return compute(**inputs).loss
 
     def update() -> None:
         torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP_NORM)
@@ -167,6 +183,21 @@ def their_step(
         optimizer.zero_grad(set_to_none=True)
 
     return Step(loss, update)
+
+
+def _their_inputs(texts: Texts, device: torch.device) -> dict[str, Tensor]:
+    """Return the padded rectangle and the labels, those of `our_work`."""
+    inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
+    if texts.mask.all():
+        del inputs["attention_mask"]  # nothing is padded
+    flat = torch.cat([torch.tensor(ids) for ids in texts.ids])  # (tokens,)
+    masked = masked_positions(texts)
+    labels = torch.full_like(flat, -100)  # transformers' label of what is not counted
+    labels[masked] = flat[masked]
+    rectangle = torch.full(texts.mask.shape, -100)  # (sequences, longest)
+    inputs["labels"] = rectangle.masked_scatter(torch.from_numpy(texts.mask), labels)
+    inputs["sentence_order_label"] = torch.arange(len(texts.ids)) % 2
+    return {name: values.to(device) for name, values in inputs.items()}
 
 
 def without_dropout(network: nn.Module, step: Step) -> float:
@@ -180,8 +211,10 @@ def without_dropout(network: nn.Module, step: Step) -> float:
     return value
 
 
-# Operations: multiplications and additions of the products, layers unrolled (never 6N:
-# weights are shared)
+# ---- operations ----------------------------------------------------------------------
+#
+# Multiplications and additions of the products, layers unrolled. Never 6N: weights are
+# shared.
 
 
 def forward_flops(
@@ -190,21 +223,19 @@ def forward_flops(
     """Count the encoder's products for sequences of these lengths, and those of the
     masked-word head.
     """
-    size = config.hidden_size
-    wide = config.intermediate_size
-    small = config.embedding_size
-    a_token = (
-        config.num_steps * 2 * (4 * size * size + 2 * size * wide) + 2 * small * size
-    )
-    attention = config.num_steps * 4 * size * sum(n * n for n in lengths)
-    return (
-        a_token * sum(lengths)
-        + attention
-        + 2 * num_masked * small * (size + config.vocab_size)
-    )
+    hidden = config.hidden_size
+    embedding = config.embedding_size
+    # the elements of a block's weights: attention, then the feed-forward block
+    block = 4 * hidden * hidden + 2 * hidden * config.intermediate_size
+    projection = 2 * embedding * hidden
+    of_a_token = config.num_steps * 2 * block + projection
+    # q k^T and the weighted sum of values
+    pairs = sum(length * length for length in lengths)
+    attention = config.num_steps * 4 * hidden * pairs
+    head = 2 * num_masked * embedding * (hidden + config.vocab_size)
+    return of_a_token * sum(lengths) + attention + head
 
 
 def step_flops(config: AlbertConfig, texts: Texts) -> int:
-    return 3 * forward_flops(
-        config, texts.lengths, round(MASKED_SHARE * texts.num_tokens)
-    )
+    num_masked = round(MASKED_SHARE * texts.num_tokens)
+    return 3 * forward_flops(config, texts.lengths, num_masked)

@@ -7,6 +7,7 @@ Finished runs are not repeated, so the command can be stopped and rerun. The tab
 to standard output; `benchmarks/pretraining/RESULTS.md` has the last ones.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,9 @@ MUON = [
     "optim.muon_learning_rate=0.004",
     "optim.beta2=0.98",
 ]
-START = ["start.attention=local", "start.output_bias=unigram"]
+LOCAL = "start.attention=local"
+UNIGRAM = "start.output_bias=unigram"
+START = [LOCAL, UNIGRAM]
 MASKS = ["early.mask_prob=0.3", "early.mask_share=0.6"]
 DEPTH = ["early.depth=2", "early.depth_share=0.3"]
 
@@ -43,8 +46,8 @@ VARIANTS: dict[str, list[str]] = {
     "AdamW 1e-3, corrected": CORRECTED,
     "AdamW 1e-3, corrected, our start": [*CORRECTED, *START],
     "Muon": MUON,
-    "Muon, unigram bias": [*MUON, START[1]],
-    "Muon, local attention": [*MUON, START[0]],
+    "Muon, unigram bias": [*MUON, UNIGRAM],
+    "Muon, local attention": [*MUON, LOCAL],
     "Muon, our start": [*MUON, *START],
     "+ masks 30 to 15 %": [*MUON, *START, *MASKS],
     "+ depth 2 at first": [*MUON, *START, *MASKS, *DEPTH],
@@ -55,15 +58,16 @@ COMMON = [
     "objective.short_seq_prob=0",
     "optim.warmup_steps=0.1",
     "train.log_every=100",
-]
-COMMON += [
     "train.eval_at_start=false",
     "train.eval_sequences=512",
     "train.precision=bf16",
     "train.loader_workers=0",
 ]
-MEASURES = {"mask_token_loss": "[MASK] loss", "mask_token_accuracy": "[MASK] accuracy"}
-MEASURES |= {"sentence_order_accuracy": "sentence order"}
+MEASURES = {
+    "mask_token_loss": "[MASK] loss",
+    "mask_token_accuracy": "[MASK] accuracy",
+    "sentence_order_accuracy": "sentence order",
+}
 
 
 def main(
@@ -81,47 +85,46 @@ def main(
     """Train every variant, and print the tables."""
     torch.set_num_threads(1)
     steps = pieces // (batch * 128)
-    common = [f"data.corpus={corpus}", f"train.batch_size={batch}", *COMMON]
-    common += [
-        f"train.{name}={steps}" for name in ("steps", "eval_every", "save_every")
+    common = [
+        *COMMON,
+        f"data.corpus={corpus}",
+        f"train.batch_size={batch}",
+        f"train.steps={steps}",
+        f"train.eval_every={steps}",
+        f"train.save_every={steps}",
     ]
+    names = list(VARIANTS)
     for preset in presets.split(","):
-        lines = []
+        lines = list[list[str]]()
         for number in variants or range(len(VARIANTS)):
-            name, changed = list(VARIANTS.items())[number]
-            found = []
+            name = names[number]
+            words = [*common, f"model.preset={preset}", *VARIANTS[name]]
+            evaluations = list[dict[str, float]]()
             for seed in seeds:
                 folder = runs / f"{preset}-{pieces}-{number}-{seed}"
-                words = [
-                    *common,
-                    f"model.preset={preset}",
-                    f"train.seed={seed}",
-                    *changed,
-                ]
-                pretrain(
-                    resolve(PretrainConfig, settings_from_words(words)),
-                    folder,
-                    is_quiet=True,
-                )
-                found.append(RunFolder(folder).evaluations[-1].values)
-            spreads = {
-                measure: Spread.of([values[measure] for values in found])
-                for measure in MEASURES
-            }
-            cells = [
-                (
-                    f"{100 * s.mean:.1f} ± {100 * s.spread:.1f}"
-                    if "accuracy" in m
-                    else f"{s.mean:.3f} ± {s.spread:.3f}"
-                )
-                for m, s in spreads.items()
-            ]
+                evaluations.append(_last_evaluation(folder, words, seed))
+            cells = [_cell(measure, evaluations) for measure in MEASURES]
             lines.append([name, *cells])
-        print(
-            f"\n{preset}, {pieces:,} pieces, {batch} x 128, seeds"
-            f" {', '.join(map(str, seeds))}\n"
-        )
+        print(f"\n{preset}, {pieces:,} pieces, {batch} x 128, seeds {_joined(seeds)}\n")
         print(table(["variant", *MEASURES.values()], lines), flush=True)
+
+
+def _joined(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
+
+
+def _last_evaluation(folder: Path, words: list[str], seed: int) -> dict[str, float]:
+    """Train, or find the finished run; return its last measures on held-out text."""
+    settings = settings_from_words([*words, f"train.seed={seed}"])
+    pretrain(resolve(PretrainConfig, settings), folder, is_quiet=True)
+    return RunFolder(folder).evaluations[-1].values
+
+
+def _cell(measure: str, evaluations: list[dict[str, float]]) -> str:
+    spread = Spread.of([values[measure] for values in evaluations])
+    if "accuracy" in measure:
+        return f"{100 * spread.mean:.1f} ± {100 * spread.spread:.1f}"
+    return f"{spread.mean:.3f} ± {spread.spread:.3f}"
 
 
 if __name__ == "__main__":
