@@ -38,16 +38,24 @@ SENTENCES = {
     "Please close the [MASK].": "door window gate book",
 }
 
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        first = among_five = repeated = 0
-        fillings = litebert.load(name).fill(list(SENTENCES), top=5)
-        for (sentence, fitting), found in zip(SENTENCES.items(), fillings, strict=True):
-            words = [filling.words[0].lower() for filling in found]
-            first += words[0] in fitting.split()
-            among_five += not set(words).isdisjoint(fitting.split())
-            repeated += words[0] in sentence.lower().strip(".").split()
+
+def main(models: list[str]) -> None:
+    for name in models:
+        num_first = 0
+        num_among_five = 0
+        num_repeated = 0
+        answers = litebert.load(name).fill(list(SENTENCES), top=5)
+        for (sentence, words), fillings in zip(SENTENCES.items(), answers, strict=True):
+            fitting = words.split()
+            filled = [filling.words[0].lower() for filling in fillings]
+            num_first += filled[0] in fitting
+            num_among_five += not set(filled).isdisjoint(fitting)
+            num_repeated += filled[0] in sentence.lower().strip(".").split()
         print(
-            f"{name}: first {first}, among five {among_five}, a word of the sentence"
-            f" {repeated}"
+            f"{name}: first {num_first}, among five {num_among_five},"
+            f" a word of the sentence {num_repeated}"
         )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -94,18 +94,13 @@ SETTINGS: dict[str, Any] = {
 
 def run_trial(state: Path, name: str) -> None:
     """Measure what a step costs, run as many as fit, and print the held-out loss."""
-    settings = SETTINGS | {
-        key: str(value).replace("STATE", str(state)) if key == "start.model" else value
-        for key, value in TRIALS[name].items()
-    }
+    settings = SETTINGS | TRIALS[name]
+    if "start.model" in settings:
+        start = str(settings["start.model"])
+        settings["start.model"] = start.replace("STATE", str(state))
     plan = state / "trials" / f"{name}.json"
     if not plan.exists():
-        probe = state / "trials" / f"probe-{time.time_ns()}"
-        few, more = (
-            _processor_seconds(state, probe / str(steps), settings, steps)
-            for steps in PROBE_STEPS
-        )
-        cost = (more - few) / (PROBE_STEPS[1] - PROBE_STEPS[0])
+        cost = _seconds_per_step(state, settings)
         plan.parent.mkdir(exist_ok=True)
         write_json(plan, {"seconds_per_step": cost, "steps": int(SECONDS / cost)})
     planned = json.loads(plan.read_text())
@@ -114,6 +109,18 @@ def run_trial(state: Path, name: str) -> None:
     last = read_metrics(run.folder)[-1]
     shown = {key: last[key] for key in ("masked_lm_loss", "mask_token_accuracy")}
     print(f"{name}: {shown}", flush=True)
+
+
+def _seconds_per_step(state: Path, settings: dict[str, Any]) -> float:
+    """Return the cost of a step: the slope between two short runs, so that what a run
+    does once does not count.
+    """
+    probe = state / "trials" / f"probe-{time.time_ns()}"
+    seconds = list[float]()
+    for steps in PROBE_STEPS:
+        runs = probe / str(steps)
+        seconds.append(_processor_seconds(state, runs, settings, steps))
+    return (seconds[1] - seconds[0]) / (PROBE_STEPS[1] - PROBE_STEPS[0])
 
 
 def _processor_seconds(
@@ -127,14 +134,15 @@ def _processor_seconds(
 def _train(
     state: Path, runs: Path, name: str, settings: dict[str, Any], steps: int
 ) -> litebert.Run:
-    others = {key: value for key, value in settings.items() if key != "start.model"}
+    others = settings | {"train.steps": steps}
+    start = others.pop("start.model", None)
     return litebert.pretrain(
         corpus=state / "wiki",
-        start=settings.get("start.model"),
-        recipe="further" if "start.model" in settings else "laptop",
+        start=start,
+        recipe="further" if start else "laptop",
         runs=runs,
         name=name,
-        settings=others | {"train.steps": steps},
+        settings=others,
         quiet=True,  # also measures nothing
     )
 
@@ -195,22 +203,19 @@ def measure_bits(state: Path, model: Path = Path("src/litebert/model")) -> None:
         print(written.read_text(), flush=True)
         return
     config = PretrainConfig.model_validate(
-        {"data": {"corpus": str(state / "wiki")}, "train": {"eval_sequences": 512}}
-        | {"objective": {"max_seq_length": 128, "short_seq_prob": 0.15}}
-    )
-    config = config.model_copy(
-        update={"train": config.train.model_copy(update={"batch_size": 64})}
+        {
+            "data": {"corpus": str(state / "wiki")},
+            "objective": {"max_seq_length": 128, "short_seq_prob": 0.15},
+            "train": {"batch_size": 64, "eval_sequences": 512},
+        }
     )
     sources = Sources.open(config)
     losses = dict[str, float]()
     for bits in (32, 8, 6, 5, 4):
         network = read_folder(model, dtype=torch.float32).network
         assert isinstance(network, AlbertForPretraining)
-        table = network.albert.embedding.word.weight.data
         if bits < 32:
-            largest = 2 ** (bits - 1) - 1
-            scale = table.abs().amax(1, keepdim=True).clamp_min(1e-12) / largest
-            table.copy_((table / scale).round() * scale)
+            round_rows(network.albert.embedding.word.weight.data, bits)
         task = Pretraining(
             network.to(choose_device("cpu").place),
             held_out=sources.evaluation(config),
@@ -222,6 +227,13 @@ def measure_bits(state: Path, model: Path = Path("src/litebert/model")) -> None:
     written.parent.mkdir(exist_ok=True)
     write_json(written, losses)
     print(losses, flush=True)
+
+
+def round_rows(table: Tensor, bits: int) -> None:
+    """Round each row, in place, to multiples of its own scale."""
+    largest = 2 ** (bits - 1) - 1
+    scales = table.abs().amax(1, keepdim=True).clamp_min(1e-12) / largest  # (rows, 1)
+    table.copy_((table / scales).round() * scales)
 
 
 if __name__ == "__main__":

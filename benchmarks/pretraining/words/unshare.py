@@ -17,24 +17,9 @@ from torch import Tensor
 from litebert.cli.command import command_of
 from litebert.files import read_json, write_json
 
+# the new blocks that are copies of each old one
 GROUPS = {0: (0,), 1: (1, 2), 2: (3, 4)}
 _BLOCK = re.compile(r"(.*(?:layer_groups|attention|feed_forward)\.)(\d)(\..*)")
-
-
-def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of five blocks from those of three; all others keep their
-    names.
-    """
-    found = dict[str, Tensor]()
-    for name, tensor in tensors.items():
-        match = _BLOCK.match(name)
-        names = (
-            [f"{match[1]}{group}{match[3]}" for group in GROUPS[int(match[2])]]
-            if match
-            else [name]
-        )
-        found |= {each: tensor.clone() for each in names}
-    return found
 
 
 def main(checkpoint: Path, out: Path) -> None:
@@ -46,6 +31,22 @@ def main(checkpoint: Path, out: Path) -> None:
     write_json(out / "config.json", config | {"num_hidden_groups": 5})
     for path in checkpoint.glob("*.safetensors"):
         save_file(copied(load_file(path)), out / path.name, metadata={"format": "pt"})
+
+
+def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of five blocks from those of three; all others keep their
+    names.
+    """
+    copies = dict[str, Tensor]()
+    for name, tensor in tensors.items():
+        match = _BLOCK.match(name)
+        if match is None:
+            copies[name] = tensor
+            continue
+        before, block, behind = match.groups()
+        for group in GROUPS[int(block)]:
+            copies[f"{before}{group}{behind}"] = tensor.clone()
+    return copies
 
 
 if __name__ == "__main__":
