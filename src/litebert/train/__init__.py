@@ -1,1 +1,6 @@
-"""Training: `pretrain` and `finetune` prepare a run, `loop` trains it, step by step."""
+"""Training a network, in runs that can be stopped and resumed.
+
+`pretrain` and `finetune` prepare a run and build what is trained; `loop` trains it, with
+a `step` for each batch, a `clock` or a `pace`, a `log` and its checkpoints; `run` begins
+and resumes it.
+"""

@@ -105,6 +105,7 @@ class Checkpoints:
         step of a divergence, from which a run can start again.
         """
         checkpoints = self.newest_first()
+        # those from before the divergence; none if there was no divergence (step 0)
         before = [path for path in checkpoints if step_of(path) < diverged]
         for path in checkpoints[self.keep :]:
             is_kept = self.keep_every and step_of(path) % self.keep_every == 0

@@ -22,6 +22,8 @@ from litebert.train.estimate import Estimate, estimate, fit_steps
 from litebert.train.run import settled_precision
 from litebert.train.sources import Sources
 
+# What a student takes from its teacher unless it is set. It begins with the teacher's
+# weights, so the widths must be the same.
 FROM_TEACHER = (
     "hidden_size",
     "num_attention_heads",
@@ -29,8 +31,8 @@ FROM_TEACHER = (
     "hidden_act",
     "num_hidden_layers",
 )
-# blocks of a student: with six layers, three reach in 2 minutes what one reaches in 115
-# (benchmarks/distillation)
+# Blocks of a student. With six layers, three blocks reach after 2 minutes what one block
+# reaches after 115 (benchmarks/distillation).
 STUDENT_GROUPS = 3
 
 
@@ -57,6 +59,7 @@ def settle(
     for name, origin in settled.origins.items():
         if origin != MEASURED or not name.startswith("model."):
             continue
+        # A student takes the sizes of its teacher, but the vocabulary of its own corpus.
         is_of_text = name == "model.vocab_size" or name.endswith("_token_id")
         if begins_as is None or (is_of_text and not start):
             origins[name] = TOKENIZER
@@ -73,6 +76,7 @@ def plan(
     Give `vocab_size` if the corpus, and therefore the vocabulary, does not exist yet.
     """
     sources = Sources.open(resolved.config) if vocab_size is None else None
+    # A run by the clock is estimated on the way, to know its steps.
     config, needs = complete(resolved, sources, folder, vocab_size=vocab_size)
     device = choose_device(config.train.device)
     return config, needs or estimate(config, device, sources)
@@ -138,6 +142,7 @@ def shape_of(
         shape = shape_of_start(resolved, tokenizer)
     else:
         shape = _shape_of_settings(resolved, tokenizer)
+    # Either may be a student of known vectors, which need no shape of a teacher.
     if config.distil.teacher and holds_vectors(config.distil.teacher):
         require_wide_vectors(config.distil.teacher, shape.hidden_size)
     return shape
@@ -160,6 +165,8 @@ def _shape_of_settings(
     resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None
 ) -> AlbertConfig:
     config = resolved.config
+    # A size that is set by name is a mistake if it is not that of the corpus; the usual
+    # one only fills the place until the corpus is known.
     is_open = _is_usual(resolved.origins["model.vocab_size"])
     if tokenizer and not is_open and config.model.vocab_size != tokenizer.vocab_size:
         raise _other_shape(
@@ -186,6 +193,7 @@ def shape_of_start(
             _require_same_vocabulary(start, Tokenizer.load(folder), tokenizer)
         shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
     _require_positions(resolved, start, shape.max_position_embeddings)
+    # Recipes and presets are for new networks: here, only what was typed counts.
     typed = dict[str, Json]()
     for name in AlbertConfig.model_fields:
         if not resolved.origins[f"model.{name}"].is_typed:
@@ -268,6 +276,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
 
 
 def _is_usual(origin: Origin) -> bool:
+    """Return whether nobody chose the value of a setting for this run."""
     return origin.kind in ("default", "preset")
 
 

@@ -60,6 +60,7 @@ def estimate(
     """
     before = device.allocated_bytes()
     train = config.train
+    # Its weights are random: they change neither time nor memory.
     network = AlbertForPretraining(
         config.model,
         heads=config.objective.chosen_heads,
@@ -71,6 +72,7 @@ def estimate(
     num_networks = 1.0
     if config.distil.teacher and not holds_vectors(config.distil.teacher):
         num_networks = WITH_TEACHER
+    # of all processes together, in tokens
     tokens = tokens_of_step(config, sources.mean_length(config) if sources else None)
     small, large = _probes(config, device, sources)
     return measure_needs(
@@ -90,8 +92,10 @@ def tokens_of_step(config: PretrainConfig, mean_length: float | None = None) -> 
     """
     distil = config.distil
     length = mean_length or config.objective.max_seq_length
-    texts = distil.texts * distil.text_length if distil.teacher else 0
-    return round(config.train.batch_size * length) + texts
+    num_tokens = round(config.train.batch_size * length)
+    if distil.teacher:
+        num_tokens += distil.texts * distil.text_length
+    return num_tokens
 
 
 def measure_needs(
@@ -118,6 +122,7 @@ def measure_needs(
     # a third too high.
     more_bytes = max(0, kept_large - kept_small)
     bytes_per_token = more_bytes / max(1, tokens_large - tokens_small)
+    # of the larger probe; gradients add up over its repetitions, which does no harm
     seconds = _median_time(partial(_backward, task, large), device)
     # an update takes the same time however many tokens the step has
     optimizer = build_optimizer(config.optim, task.network.named_parameters())
@@ -125,7 +130,9 @@ def measure_needs(
     num_parameters = sum(p.numel() for p in task.network.parameters())
     of_weights = num_parameters * BYTES_PER_PARAMETER
     held = HEAP * (of_weights + bytes_per_token * tokens_at_once)
-    libraries = CPU_BYTES[device.precision(train.precision)] if device.is_cpu else 0
+    libraries = 0
+    if device.is_cpu:
+        libraries = CPU_BYTES[device.precision(train.precision)]
     # a checkpoint is written before the oldest is removed; the model is weights alone
     num_checkpoints = train.keep_checkpoints + 1
     checkpoints = num_checkpoints * num_parameters * CHECKPOINT_BYTES
@@ -180,9 +187,9 @@ def faster_threads(
     """Return 1 or all threads, whichever is faster: on a busy machine one thread can
     win.
     """
-    every = torch.get_num_threads()
-    if every == 1 or not device.is_cpu:
-        return every
+    num_threads = torch.get_num_threads()
+    if num_threads == 1 or not device.is_cpu:
+        return num_threads
     network = AlbertForPretraining(
         config.model,
         heads=config.objective.chosen_heads,
@@ -191,12 +198,14 @@ def faster_threads(
     task = Pretraining(network, held_out=(), train=config.train)
     work, _ = _probes(config, device, sources)
     step = partial(_backward, task, work)
-    times: dict[int, list[float]] = {1: [], every: []}
-    # in turns, so that both meet the same load of other programs
+    # the seconds of each round, by the number of threads
+    times: dict[int, list[float]] = {1: [], num_threads: []}
+    # In turns, so that both meet the same load of other programs.
     for _ in range(ROUNDS):
-        for number, taken in times.items():
+        for number, seconds in times.items():
             with threads(number):
-                taken.append(device.time(step))
+                seconds.append(device.time(step))
+    # the first round warms up
     return min(times, key=lambda number: median(times[number][1:]))
 
 
@@ -212,6 +221,8 @@ def _probe_size(config: PretrainConfig, device: Device) -> int:
     many, which is a micro-batch on a GPU.
     """
     model = config.model
+    # Rows of the weights of a step: query, key, value and output, then the two layers of
+    # the feed-forward block.
     kernels = 4 * model.hidden_size + 2 * model.intermediate_size
     # two FLOPs for each weight and step forward, four backward
     per_token = 6 * model.num_steps * kernels * model.hidden_size

@@ -62,10 +62,11 @@ def finetune(
     them.
     """
     with session(folder, world) as opened:
-        # before `begin` writes run.json: a mistake in the data begins no run
+        # Before `begin` writes run.json, so that a mistake in the data begins no run.
         if prepared is None:
             prepared = prepare(resolved, _folder_of_choices(folder, group))
-        # on another machine, a process may have measured another precision
+        # Every process has prepared its own; on another machine, it may have measured
+        # another precision.
         prepared = prepared.as_first(world)
         is_finished = begin(
             folder,
@@ -113,9 +114,11 @@ def _train(prepared: Prepared, log: RunLog) -> int:
     """Build the network, train it and write the result; return the exit code."""
     trainee = build(prepared, log)
     key = prepared.key_measure
+    # A run that was stopped has no result, and resumes at its last checkpoint.
     if not train(trainee, prepared.config, log, key_measure=key):
         return log.session.exit_code()
     if log.session.world.is_first:
+        # What evaluations have measured, if the optimizer keeps an average.
         with use_average(trainee.optimizer):
             write_result(prepared, trainee, log)
     return 0
@@ -138,6 +141,7 @@ def build(prepared: Prepared, log: RunLog) -> TaskTrainee:
     """
     config = prepared.config
     family = prepared.dataset.family
+    # On the CPU, so that a new head has the same weights on every device.
     generator = torch.Generator()
     generator.manual_seed(rng.torch_seed(config.train.seed, "init", 0))
     network = prepared.network(generator)
@@ -164,6 +168,7 @@ def build(prepared: Prepared, log: RunLog) -> TaskTrainee:
         teacher=teacher,
         world=log.session.world,
     )
+    # After the encoder has its weights, and on the device, where the vectors are computed.
     if prepared.fits_head:
         say_probe(log, fit_head(network, family, prepared.features))
     tokenizer = prepared.start.require_tokenizer()
@@ -206,7 +211,7 @@ def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
     folder = log.session.folder
     key = prepared.key_measure
     family = prepared.dataset.family
-    # read from metrics.jsonl: an interrupted run has some from before
+    # Read from metrics.jsonl, because an interrupted run has some from before.
     evaluations = RunFolder(folder).evaluations
     first = evaluations[0]  # before any step, if the start can answer
     last = evaluations[-1]
@@ -228,6 +233,7 @@ def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
     answers = trainee.task.answers()
     calibration = _calibrate(prepared, trainee, answers)
     rows = _rows_of(prepared, answers, calibration)
+    # what a reader of the result should know: answers near chance, one label for all
     reasons = doubts(key, chosen.values, prepared.baseline, rows, family.baseline)
     if prepared.has_worthy_start:
         reasons += doubts_of_training(
@@ -266,6 +272,7 @@ def _calibrate(
     """Fit the temperature of the probabilities to the first held-out set, and set it in
     the network.
     """
+    # Not the training rows: of these, a network is surer than it is right.
     split = prepared.dataset.dev_splits[0]
     examples = prepared.held_out[split].examples
     return calibrate(
@@ -294,7 +301,7 @@ def _rows_of(
 def _write_answers(folder: Path, rows: Mapping[str, Sequence[AnswerRow]]) -> None:
     """Write a file for each held-out set, with an answer in each line."""
     for split, split_rows in rows.items():
-        lines = list[str]()
+        lines = list[str]()  # JSON, in the order of the file
         for row in split_rows:
             lines.append(json.dumps(asdict(row), ensure_ascii=False) + "\n")
         write_text(folder / f"{split}.jsonl", "".join(lines))

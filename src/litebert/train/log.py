@@ -94,7 +94,8 @@ class RunLog:
         silence = STATUS_SECONDS if is_live else self._patience
         if step == self._last_step or now - self._shown <= silence:
             return
-        pace = (now - self._since) / (step - self._last_step)
+        # of the steps since the last report
+        pace = (now - self._since) / (step - self._last_step)  # seconds per step
         left = self._left(step, pace)
         line = f"step {step}/{total_steps}  left {left}  {self._memory()}"
         if is_live:
@@ -135,7 +136,7 @@ class RunLog:
         if step < self.total_steps and now - self._reported < PAUSE_SECONDS:
             return
         self._reported = now
-        width = len(str(self.total_steps))
+        width = len(str(self.total_steps))  # so that the lines are aligned
         parts = (
             f"step {step:>{width}}/{self.total_steps}",
             self._words(measures),

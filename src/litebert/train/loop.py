@@ -57,6 +57,8 @@ def train(
     session = log.session
     task = trainee.task
     checkpoints = _open_checkpoints(trainee, settings, session)
+    # The steps of the schedule are planned. A run by the clock takes more or fewer, each
+    # of which advances the schedule by `progress.stride`.
     schedule = build_schedule(
         config.optim,
         total_steps=settings.steps,
@@ -80,7 +82,7 @@ def train(
     while steps_left and not is_stopping:
         # ---- the step
         begun = time.monotonic()
-        works = next(batches)
+        works = next(batches)  # this process's share of a batch, in micro-batches
         # Not the step: by the clock, a step may advance the schedule by more or less.
         rate = schedule(min(settings.steps - 1, int(progress.position)))
         result = training_step(
@@ -105,6 +107,7 @@ def train(
             _report_window(task, progress, result, rate, log)
         if not steps_left or progress.step % settings.eval_every == 0:
             log.evaluation(progress.step, best.evaluate)
+        # After the evaluation, whose time the clock must know.
         if clock is not None and steps_left:
             clock.adjust(progress, log.evaluation_seconds)
 
@@ -132,7 +135,7 @@ def _open_checkpoints(
         settings.keep_every,
         trainee.model,
     )
-    if session.world.is_first:
+    if session.world.is_first:  # the only one that writes
         parameters = trainee.task.network.parameters()
         checkpoints.require_disk(sum(p.numel() for p in parameters))
     return checkpoints
@@ -192,6 +195,8 @@ def _save(
     """Write a checkpoint, after the log that belongs to it is on disk: both survive a
     power cut.
     """
+    # A resumed run drops rows of the log after its checkpoint, but cannot make up rows
+    # that are lost before it.
     metrics = session.folder / METRICS_FILE
     if metrics.exists():
         sync_file(metrics)
@@ -212,7 +217,7 @@ def _report_window(
             rates["gradient_norm"] = result.gradient_norm
         measures = task.measures(progress.window)
         log.training(progress.step, progress.window_tokens, measures, rates)
-    progress.window = ()
+    progress.window = ()  # saved with checkpoints, so that no step is left out
     progress.window_tokens = 0
 
 

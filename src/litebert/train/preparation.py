@@ -45,7 +45,7 @@ from litebert.train.defaults import settle_defaults
 from litebert.train.estimate import Estimate, measure_needs
 from litebert.train.start import HEADS, Reading, choose_reading, require_pairs
 
-# of texts whose cosines are trained
+# How a model makes vectors whose cosines are trained.
 TRAINED_VECTORS = SentenceVectors(pooling="mean", normalize=True)
 MAX_PROBED = 8  # features in the larger of a plan's two probes, on a CPU
 
@@ -158,10 +158,12 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     family = dataset.family
 
     tokenizer = start.require_tokenizer()
-    longest = min(config.task.max_length, shape.max_position_embeddings)
+    # Longer texts are cut, or divided into windows, as the kind of task has it.
+    longest = min(config.task.max_length, shape.max_position_embeddings)  # tokens
     encode = partial(family.features, tokenizer=tokenizer, max_length=longest)
     features = encode(examples, training=True)
     require_features(features, dataset.name, data)
+    # Said before the training: a text that the vocabulary cannot read teaches little.
     notes = vocabulary_doubts(family, tokenizer, examples, features)
     held_out = dict[str, LabelledSet]()
     for split in dataset.dev_splits:
@@ -208,6 +210,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
 
 def _shape_of(config: FinetuneConfig, start: ModelFolder) -> AlbertConfig:
     """Return the shape of the start model, with the dropouts that are set."""
+    # Dropouts have no weights, so that they are the only sizes that a run may change.
     dropouts = dict[str, float]()
     for name in DROPOUTS:
         rate = getattr(config.model, name)
@@ -266,7 +269,8 @@ def _describe_examples(
 
 def _hash_examples(examples: Sequence[Any]) -> str:
     digest = blake2b(digest_size=16)
-    # by what was read, not by the file: another order of columns changes nothing
+    # By what was read, not by the file: another order of columns changes nothing. A text
+    # may have lone surrogates.
     for example in examples:
         digest.update(repr(example).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
@@ -366,7 +370,7 @@ def plan_finetuning(
     prepared = prepare(resolved, folder)
     train = prepared.config.train
     device = choose_device(train.device)
-    # a GPU may hold more than this run, which the estimate adds
+    # A GPU may hold more than this run, which the estimate adds.
     bytes_before = device.allocated_bytes()
     network = prepared.network().to(device.place)
     at_once = train.micro_batch_size or train.batch_size

@@ -65,14 +65,14 @@ def pretrain(
     return the exit code.
     """
     with session(folder, world) as opened:
-        # before `begin` writes run.json: mistakes in the data begin no run
+        # Before `begin` writes run.json, so that mistakes in the data begin no run.
         sources = Sources.open(resolved.config)
         settled = settle(resolved, sources, folder, world)
         data = sources.describe() | _describe_teacher(settled.config, sources)
         is_finished = begin(folder, settled, data=data, world=world)
         if is_finished:
             return 0
-        # before `train.threads` changes it
+        # Asked before `computing` sets `train.threads`.
         all_threads = torch.get_num_threads()
         train_config = settled.config.train
         device = choose_device(train_config.device)
@@ -107,6 +107,7 @@ def _train(
     if not is_complete:
         return session.exit_code()
     if session.world.is_first:
+        # the weights that evaluations have measured
         with use_average(trainee.optimizer):
             write_model(session.folder / "model", trainee.model, has_card=True)
     return 0
@@ -133,7 +134,8 @@ def build(config: PretrainConfig, sources: Sources, log: RunLog) -> Trainee[Any]
     """
     device = log.device
     dtype = device.dtype(config.train.precision)
-    # A student is initialized from its teacher on the CPU, before either moves.
+    # Everything is made on the CPU, where random numbers do not depend on the device. A
+    # student is initialized from its teacher before either moves.
     teacher = open_teacher(config, sources, log.session, dtype=dtype)
     network = new_network(config, sources, teacher, dtype)
     network.to(device.place).train()
@@ -154,7 +156,8 @@ def build(config: PretrainConfig, sources: Sources, log: RunLog) -> Trainee[Any]
         random_names = take_start(network, optimizer, config, sources.tokenizer, log)
     if not sources.teaches_order(config):
         _leave_order_untrained(network, random_names, config, log)
-    # in memory for the whole run: each evaluation reads the same masks
+    # In memory for the whole run: each evaluation reads the same sequences with the same
+    # masks, so that its numbers can be compared.
     held_out = sources.evaluation(config)
     _note_few(held_out, config.train.eval_sequences, log)
     task = task_of(network, config, sources, held_out, teacher, log.session.world)
@@ -184,6 +187,7 @@ def _leave_order_untrained(
     answers would be those of random weights.
     """
     prefixes = ["sentence_order."]
+    # Another head, of a plug-in, may read the pooler and train it.
     if set(network.heads) <= set(USUAL_HEADS):
         prefixes.append("albert.pooler.")  # only sentence order reads it
     untrained = [name for name in random_names if name.startswith(tuple(prefixes))]
@@ -229,6 +233,8 @@ def open_teacher(
             return None
         return Teacher.load(locate(named), sources.tokenizer, dtype=dtype)
     taught = sources.taught
+    # Computed once, and then read: a resumed run must have the same directions, and
+    # eigenvectors may differ in sign on another machine.
     path = session.folder / AXES
 
     def write_axes() -> None:

@@ -57,7 +57,8 @@ REMOVED_SETTINGS: dict[str, JsonValue] = {
     "model.attention_window": 64,
     "train.exits": False,
 }
-# what differs if only the length of a run does
+# What differs if only the length of a run does: then the error says how to continue a
+# finished run.
 LENGTHS = (
     "train.steps",
     "train.epochs",
@@ -116,6 +117,7 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
         )
 
     opened = Session(folder, world)
+    # Only the first process writes, so only that one takes the lock.
     if not world.is_first:
         with _stop_on_signals(opened):
             yield opened
@@ -138,7 +140,8 @@ def _stop_on_signals(session: Session) -> Iterator[None]:
     the end. An ignored signal (SIGHUP under nohup) stays ignored. Outside the main
     thread no handlers are set, because Python does not allow it.
     """
-    previous = dict[int, Any]()  # handlers by signal
+    # The handlers by signal; empty outside the main thread, so that nothing is changed.
+    previous = dict[int, Any]()
     if threading.current_thread() is threading.main_thread():
         for number in STOP_SIGNALS:
             handler = signal.getsignal(number)
@@ -146,7 +149,7 @@ def _stop_on_signals(session: Session) -> Iterator[None]:
                 previous[number] = handler
 
     def request(number: int, _: FrameType | None) -> None:
-        session.signal_number = number
+        session.signal_number = number  # the loop looks at it after each step
         if session.world.size == 1:
             for handled in previous:
                 signal.signal(handled, signal.SIG_DFL)
@@ -188,7 +191,7 @@ def begin(
         if runs.is_run(folder):
             run = runs.RunFolder(folder)
             _require_same(run, resolved.config, data, FREE_SETTINGS)
-            return run.has_model
+            return run.has_model  # without one, the run is resumed
         if group is not None:
             _require_same_as_seeds(group, resolved.config, data)
         needed = {*plugins, *plugins_of(resolved.config)}
@@ -260,6 +263,7 @@ def _require_same(
     """Raise unless a run has the settings of `config`, except for those that are `free`,
     and these data.
     """
+    # The settings first: other data are usually a consequence of other settings.
     settings = flatten(config)
     changed = list[str]()
     # each text begins with the name of its setting and a colon
@@ -268,7 +272,7 @@ def _require_same(
             changed.append(text)
     if changed:
         raise _begun_otherwise(run, settings, changed)
-    former = run.file.data
+    former = run.file.data  # hashes and counts
     differing = list[str]()
     for name in sorted({*former, *data}):
         if former.get(name) != data.get(name):
@@ -363,6 +367,7 @@ def _begun_otherwise(
 
 def _unused_name(folder: Path) -> str:
     """Return a name for another run like this one."""
+    # runs/laptop-2, runs/laptop-3, ...
     names = (f"{folder.name}-{number}" for number in count(2))
     return next(name for name in names if not (folder.parent / name).exists())
 
@@ -380,7 +385,7 @@ def _continuation(run: runs.RunFolder, settings: Mapping[str, JsonValue]) -> str
         words = ["litebert", "finetune", str(task), "--model", str(folder)]
         words += _data_options(settings)
     words += ["--name", f"{folder.name}-more"]
-    if folder.parent != Path("runs"):
+    if folder.parent != Path("runs"):  # the default of --runs
         words += ["--runs", str(folder.parent)]
     if settings["train.minutes"]:
         words += ["--minutes", f"{settings['train.minutes']:g}"]

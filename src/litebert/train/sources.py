@@ -50,8 +50,8 @@ class Sources:
         something must be held out.
         """
         corpora = open_corpora(config, local_corpus(config.data.corpus))
-        # of the first corpus, unless another one is named: adding to the mix does not
-        # change what is measured
+        # Of the first corpus, unless another one is named: adding to the mix does not
+        # change what is measured.
         if config.data.eval_corpus:
             held_out: Corpus | None = Corpus.open(local_corpus(config.data.eval_corpus))
         else:
@@ -73,7 +73,8 @@ class Sources:
     def describe(self) -> dict[str, Json]:
         """Describe the data that a run depends on, for run.json."""
         counts = self.corpus.manifest.counts
-        # a manifest has the hashes of all shards, so its own stands for the corpus
+        # A manifest has the hashes of all shards, so its own stands for the corpus. The
+        # counts are for people who read run.json.
         facts: dict[str, Json] = {
             "tokenizer": self.tokenizer.hash,
             "training tokens": counts.tokens,
@@ -101,6 +102,7 @@ class Sources:
     def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
         """Return the held-out batches, the same for every run with the same seed."""
         train = config.train
+        # as many at once as training has in memory
         batch_size = train.micro_batch_size or train.batch_size
         loader = self._held_out_loader(config, batch_size)
         return list(loader.once(train.eval_sequences))
@@ -150,6 +152,7 @@ def open_corpora(config: PretrainConfig, first: Path) -> tuple[Corpus, ...]:
     # one on object storage is fetched into the cache
     others = [local_corpus(path) for path in config.data.mix or ()]
     corpora = tuple(Corpus.open(path) for path in (first, *others))
+    # Ids of different vocabularies would mean different pieces in one network.
     for corpus in corpora[1:]:
         require_one_tokenizer(corpora[0], corpus)
     return corpora
@@ -165,6 +168,7 @@ def open_taught(config: PretrainConfig) -> TaughtTexts | None:
 
 def shares_of(corpora: tuple[Corpus, ...], config: PretrainConfig) -> list[float]:
     """Return the share of each corpus of the mix."""
+    # In proportion to their tokens by default; a temperature above 1 favors small ones.
     sizes = [corpus.manifest.counts.tokens for corpus in corpora]
     data = config.data
     temperature = data.temperature or 1.0
@@ -244,6 +248,7 @@ def _training_settings(
     train = config.train
     early = config.early
     # The first steps may mask another share of the tokens; loaders count sequences.
+    # Of a mix, each loader counts only its own share of them.
     early_steps = round(early.mask_share * train.steps)
     return LoaderSettings(
         corpus.tokenizer(),
@@ -276,6 +281,8 @@ def plain_text_config(config: PretrainConfig) -> PretrainConfig:
     `distil.text_length` from the corpus.
     """
     distil = config.distil
+    # Single texts, as people embed them: without a second segment, and of the first
+    # corpus alone, from the first step on.
     objective = ObjectiveConfig(
         sentence="none", max_seq_length=distil.text_length, short_seq_prob=SHORT_TEXTS
     )

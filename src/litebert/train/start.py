@@ -41,6 +41,9 @@ def choose_reading(
     to train on. A run that was begun keeps its choice.
     """
     family = dataset.family
+    # The choice is made in this order: what the task allows, what is set, what the start
+    # can do, what the run chose before, what its head was trained for; then it is
+    # measured.
     if not isinstance(family, TextClassification) or family.starts_trained:
         # a model of vectors has no layer, and heads on tokens read them all
         return dataset, "cls"
@@ -76,7 +79,8 @@ def choose_for_pairs(
 ) -> tuple[Dataset[Any, Any], Reading]:
     """Measure the starts that are possible, and choose the best."""
     longest = min(config.task.max_length, start.config.max_position_embeddings)
-    # for each way to read: Spearman, or the mean log-likelihood of the labels
+    # For each way to read: Spearman, or the mean log-likelihood of the labels in nats, by
+    # a regression on the vectors of the start or, at the end, by their cosine.
     scores = {
         "read together": try_head(start, reading_by(family, "mean"), examples, longest),
         "read apart": try_head(start, reading_by(family, "apart"), examples, longest),
@@ -127,6 +131,8 @@ def may_be_similarity(config: FinetuneConfig, dataset: Dataset[Any, Any]) -> boo
     they name a kind of task.
     """
     is_own = dataset.train is not None and config.data.problem is None
+    # Random weights have no vectors to start from, and a teacher gives the outputs of a
+    # head.
     is_plain = not config.model.random and config.teacher.run is None
     return is_own and is_plain and type(dataset.family) is Regression
 

@@ -26,8 +26,8 @@ from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.log import RunLog
 from litebert.train.sources import Sources, open_loader, plain_text_config
 
-# to fit the embedding projection on: some 10,000 tokens for E + 1 unknowns per hidden
-# unit
+# Texts to fit the embedding projection on: some 10,000 tokens, for E + 1 unknowns per
+# hidden unit.
 FIT_TEXTS = 256
 
 
@@ -40,6 +40,8 @@ def new_network(
     """Return the network on the CPU: random or begun as its teacher, with attention and
     output bias as configured.
     """
+    # A stream of its own, so that no other draw of the run changes the first weights. On
+    # the CPU, because a GPU would draw other numbers.
     generator = torch.Generator()
     generator.manual_seed(rng.torch_seed(config.train.seed, "init", 0))
     network = AlbertForPretraining(
@@ -61,6 +63,7 @@ def new_network(
     if config.start.output_bias == "unigram":
         # The first thing that a network learns is how frequent each piece is: here it
         # begins with that.
+        # (vocab,): log probabilities, which as logits give the frequencies back
         frequencies = log_frequencies(corpus.shards, config.model.vocab_size)
         network.masked_lm.bias.data.copy_(torch.from_numpy(frequencies))
     return network
@@ -82,6 +85,7 @@ def take_start(
     start = start_from(network, folder, rows=_rows_of_pieces(tokenizer, folder, log))
     if start.fresh:
         log.say(f"new, not in that model: {', '.join(start.fresh[:6])}")
+    # A head that is dropped without a word would be missed only after the run.
     for head in sorted({name.partition(".")[0] for name in start.dropped}):
         if head in PRETRAINING_HEADS and head not in config.objective.heads:
             log.say(
@@ -121,6 +125,7 @@ def former_pieces(tokenizer: Tokenizer, former: Tokenizer) -> list[list[int]]:
         known[tokenizer.pieces[new_id]] = [former_id]
     rows = list[list[int]]()
     for piece, text in zip(tokenizer.pieces, tokenizer.texts, strict=True):
+        # A text without former pieces, such as an empty one, becomes [UNK].
         rows.append(known.get(piece) or former.encode(text).ids or [former.unk_id])
     return rows
 
