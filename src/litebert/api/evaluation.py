@@ -146,17 +146,15 @@ def evaluate(
     litebert evaluate models/mine --on sts --data STS-B/dev.tsv
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
-    paths_of_models = paths(models)
-    _require_one_thing(paths_of_models, predictions, on)
-    run = Run.of(paths_of_models[0]) if paths_of_models else None
-    if run is None and paths_of_models:
-        locate(paths_of_models[0])  # raises if there is no such model
+    names = paths(models)
+    _require_one_thing(names, predictions, on)
+    run = _run_of(names)
     if predictions is not None:
         kind = PREDICTIONS
     elif on is not None:
         kind = WITHOUT_TUNING
     else:
-        kind = _kind_of_models(paths_of_models, run, task, data)
+        kind = _kind_of_models(names, run, task, data)
     options = {
         "on": on,
         "limit": limit,
@@ -169,7 +167,8 @@ def evaluate(
         "null_odds": null_odds,
     }
     _refuse_unused(options, kind, run)
-    if data is None and (on or run is None):
+    # the run of a model names its data, which `on` does not use
+    if data is None and (on is not None or run is None):
         raise LitebertError(
             "LB-526",
             f"{kind} needs data to measure on: --data",
@@ -179,12 +178,11 @@ def evaluate(
     words = column_words(columns)
     with as_file(data) as file:
         if kind == PRETRAINED:
-            model = paths_of_models[0]
-            return _evaluate_pretrained(model, file, words, device, precision)
+            return _evaluate_pretrained(names[0], file, words, device, precision)
         if kind == FINE_TUNED:
             with progress("examples evaluated", is_quiet=quiet) as advance:
                 opened = open_models(
-                    paths_of_models,
+                    names,
                     data=file,
                     task=task,
                     columns=words,
@@ -193,13 +191,24 @@ def evaluate(
                     advance=advance,
                     is_quiet=quiet,
                 )
-                return _evaluate_finetuned(opened, paths_of_models[0], file, split)
+                return _evaluate_finetuned(opened, names[0], file, split)
         assert file is not None, "checked above"
         if predictions is not None:
             return _score_predictions(file, predictions, null_odds)
         assert on is not None
-        model = paths_of_models[0]
-        return _measure_untuned(on, model, file, limit, device, precision)
+        return _measure_untuned(on, names[0], file, limit, device, precision)
+
+
+def _run_of(models: Sequence[str]) -> Run | None:
+    """Return the run of the first model, if it has one; raise if there is no such
+    model.
+    """
+    if not models:
+        return None
+    run = Run.of(models[0])
+    if run is None:
+        locate(models[0])  # it raises
+    return run
 
 
 def _require_one_thing(

@@ -1,6 +1,6 @@
 """Predict: answers to whole splits, or to files of one's own, as files to submit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Required
@@ -140,12 +140,16 @@ def predict(
         )
     if output is None:
         return predictions
-    place = Path(output)
-    require_new(place, force=force, known_files=predictions.files)
-    with staged_folder(place, force=force, known_files=predictions.files) as staged:
-        for name, text in predictions.files.items():
+    _write_files(predictions.files, Path(output), force=force)
+    return replace(predictions, folder=Path(output))
+
+
+def _write_files(files: Mapping[str, str], folder: Path, *, force: bool) -> None:
+    """Write files by name into a folder, all of them or none."""
+    require_new(folder, force=force, known_files=files)
+    with staged_folder(folder, force=force, known_files=files) as staged:
+        for name, text in files.items():
             write_text(staged / name, text)
-    return replace(predictions, folder=place)
 
 
 def answer_splits(
@@ -154,6 +158,7 @@ def answer_splits(
     data: Path,
     splits: Sequence[str],
 ) -> Predictions:
+    """Answer splits of a data set, as files for its leaderboard."""
     from litebert.inference.finetuned import ensemble_answers
 
     predictions = Predictions({}, {}, {})

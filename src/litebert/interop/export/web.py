@@ -81,11 +81,9 @@ def export_web(
     settings: dict[str, Json] = {
         "name": _name_of(folder),
         "verbs": [*verbs],
-        "pooling": vectors.pooling,
-        "max_length": vectors.max_length,
-        "prompt": vectors.prompt(),
         "positions": source.network.config.max_position_embeddings,
         "sizes": {name: len(data) for name, data in files.items()},
+        **_vector_settings(vectors),
     }
     if has_head:
         settings |= _answer_settings(head)
@@ -93,21 +91,15 @@ def export_web(
     files["onnxruntime.js"] = script
     for path in (*sorted(PAGE.iterdir()), *SHARED):
         files[path.name] = path.read_bytes()
+    num_bytes = sum(map(len, files.values()))
+    files["README.txt"] = _NOTICE.encode()
 
     with staged_folder(output, force=None) as staged:
         for name, data in files.items():
             write_bytes(staged / name, data)
-        write_bytes(staged / "README.txt", _NOTICE.encode())
-    return ExportReport(
-        output,
-        outputs=verbs,
-        bytes=sum(len(data) for data in files.values()),
-        parity=report.parity,
-        notes=(
-            *report.notes,
-            f"try it: python -m http.server --directory {output}",
-        ),
-    )
+    note = f"try it: python -m http.server --directory {output}"
+    notes = (*report.notes, note)
+    return ExportReport(output, verbs, num_bytes, report.parity, notes)
 
 
 def _page_verbs(outputs: Sequence[str]) -> tuple[str, ...]:
@@ -125,6 +117,15 @@ def _name_of(folder: Path) -> str:
     """Return the name of a model: that of its run or of the package, or its own."""
     place = folder.resolve()
     return place.parent.name if place.name == "model" else place.name
+
+
+def _vector_settings(vectors: SentenceVectors) -> dict[str, Json]:
+    """Return how the page turns the states of a text into a vector."""
+    return {
+        "pooling": vectors.pooling,
+        "max_length": vectors.max_length,
+        "prompt": vectors.prompt(),
+    }
 
 
 def _answer_settings(head: HeadConfig | None) -> dict[str, Json]:
