@@ -34,31 +34,46 @@ def attend_locally(albert: Albert, *, seed: int) -> None:
     config = albert.config
     draws = rng.stream(seed, "local-start", 0)
     num = min(_MOST_FREQUENCIES, config.head_size // 2, config.embedding_size // 2)
-    # (num,), one in each of as many equal parts of 0 ... pi
+    # one in each of as many equal parts of 0 ... pi: (num,)
     frequencies = np.pi * (np.arange(num) + draws.random(num)) / num
     basis = _isometry(draws, config.embedding_size, config.embedding_size)  # (E, E)
     subspace = basis[: 2 * num]  # (2 num, E)
+    _write_positions(albert, frequencies, subspace)
 
-    # (positions, num)
-    phases = np.outer(np.arange(config.max_position_embeddings), frequencies)
+    reader = _reader_of(albert, subspace, draws)  # (2 num, H)
+    num_local = num_local_heads(config.num_attention_heads)
+    for head, offset in enumerate(OFFSETS[:num_local]):
+        turned = _turn(frequencies, offset) @ reader
+        first = head * config.head_size
+        rows = slice(first, first + 2 * num)
+        for block in albert.attention:
+            block.key.weight[rows].copy_(torch.from_numpy(reader))
+            block.query.weight[rows].copy_(torch.from_numpy(turned))
+
+
+def _write_positions(
+    albert: Albert, frequencies: NDArray[np.float64], subspace: NDArray[np.float64]
+) -> None:
+    """Set the position rows: cos and sin of each phase, in a subspace of E."""
+    config = albert.config
+    num = len(frequencies)
+    positions = np.arange(config.max_position_embeddings)
+    phases = np.outer(positions, frequencies)  # (positions, num)
     # (positions, 2 num), of squared length num
     waves = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+    unit = waves @ subspace * (config.embedding_size / num) ** 0.5  # of variance 1
     std = _POSITION_STRENGTH * _CUT_NORMAL_STD * config.initializer_range
-    positions = waves @ subspace * (config.embedding_size / num) ** 0.5 * std
-    albert.embedding.position.weight.copy_(torch.from_numpy(positions))
+    rows = unit * std  # (positions, E)
+    albert.embedding.position.weight.copy_(torch.from_numpy(rows))
 
-    reader = _reader_of(albert, subspace, draws)
-    num_local = num_local_heads(config.num_attention_heads)
-    for block in albert.attention:
-        for head, offset in enumerate(OFFSETS[:num_local]):
-            first = head * config.head_size
-            rows = slice(first, first + 2 * num)
-            # the rotation of each pair (cos, sin) by its angle, (2 num, 2 num)
-            cos = np.diag(np.cos(frequencies * offset))
-            sin = np.diag(np.sin(frequencies * offset))
-            rotation = np.block([[cos, -sin], [sin, cos]])
-            block.key.weight[rows].copy_(torch.from_numpy(reader))
-            block.query.weight[rows].copy_(torch.from_numpy(rotation @ reader))
+
+def _turn(frequencies: NDArray[np.float64], offset: int) -> NDArray[np.float64]:
+    """Return the matrix that moves waves by an offset, (2 num, 2 num): it rotates each
+    pair (cos, sin) by its own angle.
+    """
+    cos = np.diag(np.cos(frequencies * offset))
+    sin = np.diag(np.sin(frequencies * offset))
+    return np.block([[cos, -sin], [sin, cos]])
 
 
 def _reader_of(

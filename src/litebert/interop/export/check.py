@@ -160,12 +160,13 @@ def compare(outputs: Outputs, expected: Outputs) -> Parity:
         is_real = ~(values <= _BANNED)  # NaN is compared, and never equal
         if not is_real.any():  # only ends of other starts
             continue
-        # (rows, features)
         num_features = 1 if name in _OVER_POSITIONS else values.shape[-1]
-        wanted = values[is_real].reshape(-1, num_features).astype(np.float64)
-        computed = outputs[name][is_real].reshape(-1, num_features).astype(np.float64)
+        shape = (-1, num_features)  # (rows, features)
+        wanted = values[is_real].astype(np.float64).reshape(shape)
+        computed = outputs[name][is_real].astype(np.float64).reshape(shape)
         with np.errstate(invalid="ignore"):  # infinite outputs
-            differences.append(float(np.abs(wanted - computed).max(initial=0)))
+            distances = np.abs(wanted - computed)
+            differences.append(float(distances.max(initial=0)))
             scales.append(float(np.abs(wanted).max(initial=0)))
             correlations.append(_correlation(wanted, computed))
     return Parity(  # numpy's max and min, unlike Python's, keep a NaN

@@ -145,14 +145,15 @@ def _span(member: object) -> Span | None:
         start, end, label = member
     else:
         return None
+    labels = [label]
     if isinstance(label, list | tuple):  # as Label Studio and Dataturks write it
-        label = label[0] if label else None
-    start_number = number_of(start)
-    end_number = number_of(end)
-    name = label_of(label)
-    if start_number is None or end_number is None or name is None:
+        labels = [*label, None]
+    name = label_of(labels[0])
+    first = number_of(start)
+    stop = number_of(end)
+    if first is None or stop is None or name is None:
         return None
-    return Span(int(start_number), int(end_number), name)
+    return Span(int(first), int(stop), name)
 
 
 def _bounds(member: Mapping[str, object]) -> tuple[object, object]:
@@ -192,23 +193,30 @@ def tag_words(text: str, spans: Sequence[Span], splitting: Splitting) -> TaggedW
     num_dropped = 0
     longest_first = sorted(spans, key=lambda span: (span.start - span.end, span.start))
     for span in longest_first:
-        covered = list[int]()  # the numbers of the words that the entity touches
-        for number, (word_start, word_end) in enumerate(places):
-            if word_start < span.end and word_end > span.start:
-                covered.append(number)
+        covered = _words_touched(places, span)
         if not covered or any(tags[number] != "O" for number in covered):
             num_dropped += 1
             continue
         for number in covered:
             tags[number] = f"I-{span.label}"
-        tags[covered[0]] = f"B-{span.label}"
-
-        words_start, _ = places[covered[0]]
-        _, words_end = places[covered[-1]]
+        first = covered[0]
+        last = covered[-1]
+        tags[first] = f"B-{span.label}"
+        words_start, _ = places[first]
+        _, words_end = places[last]
         if (words_start, words_end) != _without_spaces(text, span):
             num_inside += 1
     words = [text[start:end] for start, end in places]
     return TaggedWords(words, tags, num_inside, num_dropped)
+
+
+def _words_touched(places: Sequence[tuple[int, int]], span: Span) -> list[int]:
+    """Return the numbers of the words in which characters of an entity lie."""
+    numbers = list[int]()
+    for number, (start, end) in enumerate(places):
+        if start < span.end and end > span.start:
+            numbers.append(number)
+    return numbers
 
 
 def _without_spaces(text: str, span: Span) -> tuple[int, int]:
