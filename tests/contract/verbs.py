@@ -3,102 +3,111 @@ fields of its answer.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from litebert import Model
 
 Row = dict[str, str]
+
 TEXTS = [
     "Anna walked to the house.",
     "Bert found a red ball.",
     "Nobody at the river knew.",
 ]
-BLANKS = ["Anna walked to [MASK] house.", "Bert found a [MASK] ball."]
 
 
-class Verb(NamedTuple):
-    """A verb's inputs as rows of a file, as typed words and as a call; its answer's
-    fields; a part of its output.
-    """
+@dataclass(frozen=True)
+class Verb:
+    """The inputs of a verb in three forms, and what is seen of its answer."""
 
+    # of the desk
     run: str
     rows: list[Row]
+    # the same inputs as words of the shell
     typed: list[list[str]]
+    # the call in Python for a row
     ask: Callable[[Model, Row], object]
     fields: set[str]
+    # a part of what the shell prints
     shown: str
+
+    @property
+    def takes_texts(self) -> bool:
+        """Return whether each row is one text."""
+        return self.rows[0].keys() == {"text"}
 
 
 def of_texts(
     name: str, run: str, fields: set[str], shown: str, texts: list[str] = TEXTS
 ) -> Verb:
-    rows = [{"text": text} for text in texts]
+    """Describe a verb that takes one text a row."""
     return Verb(
         run,
-        rows,
-        [[text] for text in texts],
-        lambda m, r: getattr(m, name)(r["text"]),
-        fields,
-        shown,
+        rows=[{"text": text} for text in texts],
+        typed=[[text] for text in texts],
+        ask=lambda model, row: getattr(model, name)(row["text"]),
+        fields=fields,
+        shown=shown,
     )
 
 
-PAIRS = [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]]
-TYPED = [[TEXTS[0], text] for text in TEXTS[1:]]
-# the choices of each row, not of one number
-WHO = [["Ada", "Bert"], [*"abcdefghijk"], ["Ada", "Bert", "Carl"]]
+def of_pairs(name: str, fields: set[str], shown: str) -> Verb:
+    """Describe a verb of the pretrained model that takes two texts a row."""
+    first, *others = TEXTS
+    return Verb(
+        "base",
+        rows=[{"first": first, "second": second} for second in others],
+        typed=[[first, second] for second in others],
+        ask=lambda model, row: getattr(model, name)(row["first"], row["second"]),
+        fields=fields,
+        shown=shown,
+    )
+
+
+def answer() -> Verb:
+    question = "Who left?"
+    return Verb(
+        "spans",
+        rows=[{"question": question, "context": text} for text in TEXTS],
+        typed=[[question, "--context", text] for text in TEXTS],
+        ask=lambda model, row: model.answer(row["question"], row["context"]),
+        fields={"text", "start", "stop", "probability", "document", "no_answer"},
+        shown="%",
+    )
+
+
+def choose() -> Verb:
+    """Describe questions with different numbers of choices."""
+    rows = list[Row]()
+    typed = list[list[str]]()
+    for choices in (["Ada", "Bert"], list("abcdefghijk"), ["Ada", "Bert", "Carl"]):
+        row = {"question": "Who?", "context": "A."}
+        for number, choice in enumerate(choices, 1):
+            row[f"choice{number}"] = choice
+        rows.append(row)
+        typed.append(["Who?", *choices, "--context", "A."])
+
+    def ask(model: Model, row: Row) -> object:
+        choices = [text for role, text in row.items() if role.startswith("choice")]
+        return model.choose(row["question"], choices, context=row["context"])
+
+    fields = {"index", "text", "probabilities"}
+    return Verb("choices", rows, typed, ask, fields, shown="Bert")
+
+
+BLANKS = ["Anna walked to [MASK] house.", "Bert found a [MASK] ball."]
+FILLING = {"text", "words", "probability", "offsets"}
+SCORE = {"text", "log_likelihood", "perplexity", "words"}
+
 VERBS = {
-    "fill": of_texts(
-        "fill", "base", {"text", "words", "probability", "offsets"}, "house.", BLANKS
-    ),
-    "score": of_texts(
-        "score", "base", {"text", "log_likelihood", "perplexity", "words"}, TEXTS[0]
-    ),
-    "order": Verb(
-        "base",
-        PAIRS,
-        TYPED,
-        lambda m, r: m.order(r["first"], r["second"]),
-        {"is_in_order", "probability"},
-        "in order",
-    ),
-    "similar": Verb(
-        "base",
-        PAIRS,
-        TYPED,
-        lambda m, r: m.similar(r["first"], r["second"]),
-        {"cosine"},
-        "0.",
-    ),
+    "fill": of_texts("fill", "base", FILLING, "house.", BLANKS),
+    "score": of_texts("score", "base", SCORE, TEXTS[0]),
+    "order": of_pairs("order", {"is_in_order", "probability"}, "in order"),
+    "similar": of_pairs("similar", {"cosine"}, "0."),
     "embed": of_texts("embed", "base", set(), "32 numbers"),
     "classify": of_texts("classify", "reviews", {"labels", "values"}, "good"),
     "tag": of_texts("tag", "tags", {"words", "entities"}, "/O"),
-    "answer": Verb(
-        "spans",
-        [{"question": "Who left?", "context": text} for text in TEXTS],
-        [["Who left?", "--context", text] for text in TEXTS],
-        lambda m, r: m.answer(r["question"], r["context"]),
-        {"text", "start", "stop", "probability", "document", "no_answer"},
-        "%",
-    ),
-    "choose": Verb(
-        "choices",
-        [
-            {
-                "question": "Who?",
-                "context": "A.",
-                **{f"choice{n}": w for n, w in enumerate(each, 1)},
-            }
-            for each in WHO
-        ],
-        [["Who?", *each, "--context", "A."] for each in WHO],
-        lambda m, r: m.choose(
-            r["question"],
-            [r[name] for name in r if "choice" in name],
-            context=r["context"],
-        ),
-        {"index", "text", "probabilities"},
-        "Bert",
-    ),
+    "answer": answer(),
+    "choose": choose(),
 }
-OF_TEXT = [name for name, verb in VERBS.items() if list(verb.rows[0]) == ["text"]]
+OF_TEXT = [name for name, verb in VERBS.items() if verb.takes_texts]
