@@ -83,7 +83,7 @@ class _Caller:
         if name == "settings":
             return self._settings_params()
         if name == "output" and self.writes_one:
-            return either(name, hint)
+            return argument_or_option(name, hint)
         if parameter.kind is parameter.KEYWORD_ONLY:
             return [option(name, hint, default)]
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -114,7 +114,7 @@ class _Caller:
             values["settings"] = tuple(word for word in words if is_setting(word))
             values[name] = tuple(word for word in words if not is_setting(word))
         if self.writes_one:
-            values["output"] = choose_given("output", values)
+            values["output"] = take_argument_or_option("output", values)
         bound = inspect.BoundArguments(self.signature, values)
         return self.function(*bound.args, **bound.kwargs)
 
@@ -237,6 +237,7 @@ def option(name: str, hint: Any, default: Any) -> click.Option:
         )
     is_list = parsed.kind is int and parsed.is_several  # of whole numbers: 1,2,3
     has_default = default is not None and default is not ABSENT
+    # without one, click chooses: () for several values, None for one
     defaults = {"default": default} if has_default else {}
     type_ = numbers if is_list else _type_of(parsed)
     return click.Option(
@@ -272,8 +273,8 @@ def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
     )
 
 
-def either(name: str, hint: Any) -> list[click.Parameter]:
-    """Return an argument and an option for one value, which `choose_given` reads."""
+def argument_or_option(name: str, hint: Any) -> list[click.Parameter]:
+    """Return an argument and an option for one value, which `take_argument_or_option` reads."""
     parsed = _parse_hint(hint)
     kind = _type_of(parsed)
     word = click.Argument([name], type=kind, required=False, metavar=name.upper())
@@ -281,7 +282,9 @@ def either(name: str, hint: Any) -> list[click.Parameter]:
     return [word, click.Option(names, type=kind, help=parsed.meaning)]
 
 
-def choose_given(name: str, values: dict[str, Any], *, is_needed: bool = True) -> Any:
+def take_argument_or_option(
+    name: str, values: dict[str, Any], *, is_needed: bool = True
+) -> Any:
     """Return what was typed for `name`, as an argument or as an option; take the option
     out of `values`.
     """

@@ -24,14 +24,14 @@ from litebert.cli.answer_file import Answered, AnswerFile, record_of
 from litebert.cli.command import (
     TextCommand,
     argument,
-    choose_given,
-    either,
+    argument_or_option,
     help_of,
     option,
     options_of,
     show,
     show_json,
     take,
+    take_argument_or_option,
     take_record,
 )
 from litebert.cli.rows import (
@@ -122,7 +122,7 @@ def verb_command(verb_name: str) -> click.Command:
 
     def run(**values: Any) -> None:
         if "context_option" in values:
-            context = choose_given("context", values, is_needed=False)
+            context = take_argument_or_option("context", values, is_needed=False)
             values["context"] = context
         loading = take_record(Loading, values)
         bulk = take_record(Bulk, values)
@@ -149,7 +149,7 @@ def _arguments(verb: Verb) -> list[click.Parameter]:
         elif name == "context":
             notes = get_args(verb.hints[name])[1:]
             if name in verb.needed:
-                params += either(name, Annotated[str, *notes])
+                params += argument_or_option(name, Annotated[str, *notes])
                 of_file = Annotated[Path | None, "A file that contains this text."]
                 params.append(option("file", of_file, None))
             else:

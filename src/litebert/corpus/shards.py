@@ -164,9 +164,11 @@ def read_record(path: Path, model: type[Wanted]) -> Wanted:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        what = f"{path} is damaged or from another version"
         raise DamagedError(
-            "LB-323", what, received=describe_invalid(error), next=advice
+            "LB-323",
+            f"{path} is damaged or from another version",
+            received=describe_invalid(error),
+            next=advice,
         ) from error
 
 

@@ -113,9 +113,8 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
     document.
     """
     if source.kind == ".txt":
-        passages = _text_passages(
-            read_lines(source), ends_at_blank=settings.documents == "blank-line"
-        )
+        ends_at_blank = settings.documents == "blank-line"
+        passages = _text_passages(read_lines(source), ends_at_blank=ends_at_blank)
     else:
         passages = _row_passages(source, settings.column)
     has_text = False
@@ -133,10 +132,9 @@ def read_documents(
     """Yield the passages of each document of one input; they must be read before the
     next document.
     """
-    for _, passages in groupby(
-        read_passages(source, settings), key=attrgetter("document")
-    ):
-        yield passages
+    passages = read_passages(source, settings)
+    for _, passages_of_document in groupby(passages, key=attrgetter("document")):
+        yield passages_of_document
 
 
 # ---- parts of a large file -----------------------------------------------------------
@@ -151,12 +149,11 @@ def split_source(
     These stay whole: compressed files, which can only be read from their beginning;
     URLs, which would be fetched for each part; and a .txt file that is one document.
     """
-    is_one_document = source.kind == ".txt" and settings.documents == "file"
     if source.size <= part_bytes or source.compression or is_url(source.location):
         return [source]
     if source.kind == ".parquet":
         return split_row_groups(source, part_bytes)
-    if is_one_document:
+    if source.kind == ".txt" and settings.documents == "file":
         return [source]
     num_parts = -(-source.size // part_bytes)
     starts = [0]

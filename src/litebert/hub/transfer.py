@@ -138,7 +138,7 @@ def _fetch(
     """Fetch what the cache lacks of a revision; if the Hub does not answer, use the
     copy in the cache.
     """
-    from huggingface_hub import errors, hf_hub_download, snapshot_download
+    from huggingface_hub import errors
 
     seconds = PATIENCE if copy is None else min(PATIENCE, PATIENCE_WITH_COPY)
     try:
@@ -158,6 +158,22 @@ def _fetch(
 
     if copy is not None and copy.is_complete and copy.folder.name == commit:
         return copy.folder
+    return _download(repository, revision, commit, names, legacy_pickle=legacy_pickle)
+
+
+def _download(
+    repository: str,
+    revision: str | None,
+    commit: str,
+    names: Sequence[str],
+    *,
+    legacy_pickle: bool,
+) -> Path:
+    """Fetch the files of a commit that a model needs, and check the new ones; `names`
+    are those of all its files.
+    """
+    from huggingface_hub import hf_hub_download, snapshot_download
+
     blobs = _cache_of(repository) / "blobs"
     known = set(blobs.glob("*"))
     # one file at a time, in this thread, so that Ctrl-C ends it at once
@@ -214,16 +230,13 @@ def _require_weights(repository: str, folder: Path, *, legacy_pickle: bool) -> N
         return
     names = _listed(repository, folder.name)
     pickled = [name for name in names if name.endswith(".bin")]
-    received = ", ".join((pickled or names)[:5]) or "no files"
-    again = (
-        f"litebert import huggingface {repository} --output FOLDER --legacy-pickle"
-        " reads pickles (.bin)"
-    )
+    shown = (pickled or names)[:5]
     raise LitebertError(
         "LB-634",
         f"{repository} has no safetensors",
-        received=received,
-        next=f"{again}; or choose another model",
+        received=", ".join(shown) or "no files",
+        next=f"litebert import huggingface {repository} --output FOLDER"
+        " --legacy-pickle reads pickles (.bin); or choose another model",
     )
 
 
@@ -325,10 +338,9 @@ def push(
         api = HfApi(library_name="litebert", library_version=version("litebert"))
         api.create_repo(repository, private=private or None, exist_ok=True)
         if private and not api.model_info(repository).private:
-            what = f"{repository} already exists and is public: nothing was sent"
             raise LitebertError(
                 "LB-632",
-                what,
+                f"{repository} already exists and is public: nothing was sent",
                 next="choose another name, or make it private in its settings",
             )
         if revision is not None:
@@ -355,13 +367,10 @@ def _hub(action: str, repository: str) -> Iterator[None]:
     into one readable error.
     """
     if find_spec("huggingface_hub") is None:
-        what = (
-            f"{repository} is on the Hub, and the package huggingface_hub is not"
-            " installed"
-        )
         raise LitebertError(
             "LB-621",
-            what,
+            f"{repository} is on the Hub, and the package huggingface_hub is not"
+            " installed",
             next="pip install 'litebert[hub]', or give a folder on this disk",
         )
     from huggingface_hub import constants

@@ -337,10 +337,11 @@ class MixLoader(Loader):
         # Each corpus is asked once for all of its sequences, which have consecutive
         # numbers: asked for them one by one, it would draw the order of each anew.
         streams: dict[int, Iterator[MaskedSequence]] = {}
-        firsts = np.unique(corpora, return_index=True, return_counts=True)
-        for corpus, at, count in zip(*(part.tolist() for part in firsts), strict=True):
-            first = int(numbers[at])
-            streams[corpus] = self._loaders[corpus].sequences(first, first + count)
+        for corpus in np.unique(corpora).tolist():
+            numbers_there = numbers[corpora == corpus]
+            first = int(numbers_there[0])
+            last = int(numbers_there[-1])
+            streams[corpus] = self._loaders[corpus].sequences(first, last + 1)
         for corpus in corpora.tolist():
             yield next(streams[corpus])
 
@@ -366,10 +367,10 @@ class MixLoader(Loader):
         """
         order = rng.permutation(self._seed, "mix", cycle, CYCLE, np.arange(CYCLE))
         corpora = np.repeat(np.arange(len(self._counts)), self._counts)[order]
+        # the sequences of each corpus in turn, in their order, are its 0, 1, 2, ...
+        by_corpus = np.argsort(corpora, kind="stable")
         num_earlier = np.empty_like(corpora)
-        num_earlier[np.argsort(corpora, kind="stable")] = np.concatenate(
-            [np.arange(count) for count in self._counts]
-        )
+        num_earlier[by_corpus] = np.concatenate([*map(np.arange, self._counts)])
         return corpora, num_earlier
 
 
@@ -406,8 +407,10 @@ def counts_in_cycle(weights: Sequence[float]) -> Ints:
     missing = CYCLE - counts.sum()  # fewer than there are corpora
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     if (counts == 0).any():
-        what = f"a corpus of the mix has almost no share, less than 1 in {CYCLE:,}"
-        received = ", ".join(f"{weight:g}" for weight in weights)
-        advice = "omit that corpus, or raise data.temperature"
-        raise LitebertError("LB-268", what, received=received, next=advice)
+        raise LitebertError(
+            "LB-268",
+            f"a corpus of the mix has almost no share, less than 1 in {CYCLE:,}",
+            received=", ".join(f"{weight:g}" for weight in weights),
+            next="omit that corpus, or raise data.temperature",
+        )
     return counts

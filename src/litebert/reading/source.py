@@ -293,8 +293,8 @@ def _usual_end(folder: Path) -> str:
     ends = Counter[str]()
     with suppress(OSError):
         ends.update(file.suffix for file in folder.iterdir())
-    texts = [end for end, _ in ends.most_common() if end in TEXTS]
-    return next(iter(texts), "")
+    ends_of_texts = [end for end, _ in ends.most_common() if end in TEXTS]
+    return ends_of_texts[0] if ends_of_texts else ""
 
 
 def _nearest(path: Path) -> str:
@@ -617,11 +617,12 @@ def _storage(url: str) -> Iterator[tuple[Any, str]]:
     try:
         yield store, path
     except BaseError as error:
-        what = f"object storage failed: {url}"
-        expected = f"a response within {ATTEMPTS} attempts"
-        advice = "check the endpoint and the network; rerun the command to resume"
         raise ResourceError(
-            "LB-270", what, received=_first_line(error), expected=expected, next=advice
+            "LB-270",
+            f"object storage failed: {url}",
+            received=_first_line(error),
+            expected=f"a response within {ATTEMPTS} attempts",
+            next="check the endpoint and the network; rerun the command to resume",
         ) from error
 
 

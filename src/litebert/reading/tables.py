@@ -211,17 +211,12 @@ def _no_json(text: str, place: str, error: Exception) -> DamagedError:
 
 
 def _no_object(place: str, value: object) -> LitebertError:
-    what = f"{place}: not an object with a value for each column"
-    received = f"{type(value).__name__}: {value}"[:120]
-    expected = (
-        'objects such as {"text": "…", "label": "…"}: a list of them (.json), or one'
-        " per line (.jsonl)"
-    )
     return LitebertError(
         "LB-848",
-        what,
-        received=received,
-        expected=expected,
+        f"{place}: not an object with a value for each column",
+        received=f"{type(value).__name__}: {value}"[:120],
+        expected='objects such as {"text": "…", "label": "…"}: a list of them (.json),'
+        " or one per line (.jsonl)",
         next="write the file again",
     )
 
@@ -247,15 +242,12 @@ def read_json(source: Source) -> object:
         lines.append(line)
         size += len(line) + 1
         if size > MAX_JSON_BYTES:
-            what = f"{source.name} is too long to be read into memory"
-            received = f"over {MAX_JSON_BYTES:,} characters"
-            advice = f"jq -c '.[]' {quote(source.name)} > rows.jsonl"
             raise LitebertError(
                 "LB-846",
-                what,
-                received=received,
+                f"{source.name} is too long to be read into memory",
+                received=f"over {MAX_JSON_BYTES:,} characters",
                 expected="an object per line (.jsonl)",
-                next=advice,
+                next=f"jq -c '.[]' {quote(source.name)} > rows.jsonl",
             )
     text = "\n".join(lines)
     try:

@@ -58,16 +58,18 @@ def _find_vocabulary(path: Path) -> Path:
                     return folder / name
     elif path.suffix in (".model", ".txt"):
         return path
-    received = (
-        "a folder without a vocabulary" if is_folder else "a path that is not one"
-    )
+    received = "a path that is not one"
+    folder = path.parent
+    if is_folder:
+        received = "a folder without a vocabulary"
+        folder = path
     names = ", ".join(_VOCABULARIES)
     raise NoVocabularyError(
         "LB-213",
         f"no tokenizer at {path}",
         received=received,
         expected=f"a folder with one of {names}; a *.model or a *.txt file",
-        next=f"ls -l {quote(str(path if is_folder else path.parent))}",
+        next=f"ls -l {quote(str(folder))}",
     )
 
 
