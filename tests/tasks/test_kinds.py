@@ -257,7 +257,7 @@ def taught_by_itself(
     task = Finetuning(network, kind.family, with_logits, {}, train)
     task.teacher = teacher
     ((work,),) = task.batches(0, 1)
-    assert work.wanted is not None
+    assert work.teacher_logits is not None
     return task, work
 
 
@@ -277,7 +277,7 @@ def test_a_student_that_contradicts_its_teacher_has_the_higher_loss(
 ) -> None:
     teacher = TeacherConfig(weight=1.0, temperature=3.0)
     task, work = taught_by_itself(KINDS[name], words_tokenizer, teacher)
-    contradicted = replace(work, wanted=-work.wanted)
+    contradicted = replace(work, teacher_logits=-work.teacher_logits)
     assert task.loss(work).total < task.loss(contradicted).total
 
 
@@ -287,7 +287,7 @@ def test_weights_of_examples_count_with_a_teacher(
 ) -> None:
     teacher = TeacherConfig(weight=1.0, temperature=3.0)
     task, work = taught_by_itself(KINDS[name], words_tokenizer, teacher)
-    contradicted = replace(work, wanted=-work.wanted)
+    contradicted = replace(work, teacher_logits=-work.teacher_logits)
     weighted = replace(contradicted, weights=2 * work.weights)
     once = task.loss(contradicted).total
     torch.testing.assert_close(task.loss(weighted).total, 2 * once)

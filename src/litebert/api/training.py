@@ -475,15 +475,18 @@ def settings_of(
     return of_recipe, typed
 
 
-def _require_one_length(settings: Settings, one: str, other: str) -> None:
-    lengths = {name: settings[name].value for name in (one, other) if name in settings}
-    if len(lengths) < 2 or not all(lengths.values()):  # 0 steps, or null, set nothing
+def _require_one_length(settings: Settings, first: str, second: str) -> None:
+    lengths = dict[str, Any]()
+    for name in (first, second):
+        if name in settings and settings[name].value:  # 0 steps, or null, set nothing
+            lengths[name] = settings[name].value
+    if len(lengths) < 2:
         return
     raise LitebertError(
         "LB-106",
         "the length of the run is set twice",
         received=" and ".join(f"{name}={value}" for name, value in lengths.items()),
-        next=f"omit {one}, or {other}",
+        next=f"omit {first}, or {second}",
     )
 
 
@@ -550,12 +553,12 @@ def finetune(
     """
     from litebert.tasks.named import require_task
 
-    own = _own_file(task, is_named=data is not None)
-    kind = OWN if own else str(task)
-    default_name = own.absolute().name.split(".")[0] if own else kind
+    own_file = _own_file(task, is_named=data is not None)
+    kind = OWN if own_file else str(task)
+    default_name = own_file.absolute().name.split(".")[0] if own_file else kind
     folder = _run_folder(runs, name or default_name)
     frames = _FrameFiles.of_run(folder, is_temporary=dry_run)
-    train_path = own
+    train_path = own_file
     if isinstance(task, Frame):
         train_path = frames.add(task, f"{folder.name}.jsonl")
     dev_path = dev

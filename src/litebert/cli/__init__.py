@@ -316,14 +316,13 @@ def _advise_on_option(error: click.NoSuchOption, advice: str) -> str:
     """
     from litebert.config import FinetuneConfig, PretrainConfig
     from litebert.settings import fields_of
+    from litebert.tasks.own.columns import roles
 
     schemas: dict[str | None, type[PretrainConfig] | type[FinetuneConfig]] = {
         "pretrain": PretrainConfig,
         "distil": PretrainConfig,
         "finetune": FinetuneConfig,
     }
-    from litebert.tasks.own.columns import roles
-
     command = error.ctx.info_name if error.ctx else None
     name = error.option_name.lstrip("-").replace("-", "_")
     options = error.ctx.command.params if error.ctx else ()

@@ -94,8 +94,8 @@ def _ask(
         )
     question: Question = ask(model, answer, *texts)
     if answer is not None and question.kind != LOG_PROBABILITY:
-        wanted = f"no answer: a {question.kind} is explained as it is"
-        raise no_such_answer(answer, wanted)
+        expected = f"no answer: a {question.kind} is explained as it is"
+        raise no_such_answer(answer, expected)
     return question
 
 

@@ -142,26 +142,26 @@ class Finetuned:
 
 
 def _head_for(
-    wanted: HeadConfig, model: ModelFolder, folder: Path, task: str
+    expected: HeadConfig, model: ModelFolder, folder: Path, task: str
 ) -> HeadConfig:
     """Return the head of a model, which must answer as the task wants: with the same
     labels in the same order, since the network predicts a label's position.
     """
     head = model.head
-    if head is not None and head.labels == numbered_labels(len(wanted.labels)):
-        if len(wanted.labels) > 1:
+    if head is not None and head.labels == numbered_labels(len(expected.labels)):
+        if len(expected.labels) > 1:
             say(
                 f"warning: {folder} names no labels: they are taken to be, in order,"
-                f" {', '.join(wanted.labels)}"
+                f" {', '.join(expected.labels)}"
             )
-        head = head.model_copy(update={"labels": wanted.labels})
-    if head is not None and head.answers_as(wanted):
+        head = head.model_copy(update={"labels": expected.labels})
+    if head is not None and head.answers_as(expected):
         return head
     raise LitebertError(
         "LB-614",
         f"{folder} has no head for {task}",
         received=head or "pretraining heads only",
-        expected=str(wanted),
+        expected=str(expected),
         next="choose a model that was fine-tuned on this task",
     )
 

@@ -248,10 +248,10 @@ def _conversation_row(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return a conversation in OpenAI's layout as a text and its label: what the user
     and the assistant said last.
     """
-    said = dict[object, object]()  # by the role of who said it
+    contents = dict[object, object]()  # of the last message of each role
     for message in _objects(task["messages"]):
-        said[message.get("role")] = message.get("content")
-    row = {**task, "text": said.get("user"), "label": said.get("assistant")}
+        contents[message.get("role")] = message.get("content")
+    row = {**task, "text": contents.get("user"), "label": contents.get("assistant")}
     del row["messages"]
     return row
 

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import h11
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -387,37 +387,62 @@ class Metrics:
     """The counters of one server, for Prometheus."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        own: dict[str, Any] = {"registry": self.registry}
-        timed = {**own, "buckets": SECONDS}
-        model = ["model"]
+        registry = CollectorRegistry()
+        self.registry = registry
         self.requests = Counter(
             "litebert_requests",
             "Answers by route and status.",
             ["route", "status"],
-            **own,
+            registry=registry,
         )
         self.seconds = Histogram(
-            "litebert_request_seconds", "From request to answer.", ["route"], **timed
+            "litebert_request_seconds",
+            "From request to answer.",
+            ["route"],
+            registry=registry,
+            buckets=SECONDS,
         )
-        reasons = "Requests abandoned before their answer."
         self.abandoned = Counter(
-            "litebert_abandoned", reasons, ["model", "reason"], **own
+            "litebert_abandoned",
+            "Requests abandoned before their answer.",
+            ["model", "reason"],
+            registry=registry,
         )
         self.loads = Counter(
-            "litebert_model_loads", "Number of times a model was loaded.", model, **own
+            "litebert_model_loads",
+            "Number of times a model was loaded.",
+            ["model"],
+            registry=registry,
         )
-        together = "Requests computed together."
         self.batches = Histogram(
-            "litebert_batch_requests", together, model, buckets=COUNTS, **own
+            "litebert_batch_requests",
+            "Requests computed together.",
+            ["model"],
+            registry=registry,
+            buckets=COUNTS,
         )
         self.batch_seconds = Histogram(
-            "litebert_batch_seconds", "Time of one batch.", model, **timed
+            "litebert_batch_seconds",
+            "Time of one batch.",
+            ["model"],
+            registry=registry,
+            buckets=SECONDS,
         )
         self.tokens = Counter(
-            "litebert_tokens", "Estimated tokens computed.", model, **own
+            "litebert_tokens",
+            "Estimated tokens computed.",
+            ["model"],
+            registry=registry,
         )
-        self.ready = Gauge("litebert_ready", "1 if the model can answer.", model, **own)
+        self.ready = Gauge(
+            "litebert_ready",
+            "1 if the model can answer.",
+            ["model"],
+            registry=registry,
+        )
         self.waiting = Gauge(
-            "litebert_queue_requests", "Requests waiting in the queue.", model, **own
+            "litebert_queue_requests",
+            "Requests waiting in the queue.",
+            ["model"],
+            registry=registry,
         )

@@ -168,8 +168,8 @@ class Distillation(Task[Lesson]):
         """Return the loss of masked LM and sentence order, from the last states."""
         context = HeadContext(work.batch, pairs.masked_positions, self.network.albert)
         tokens_by_head = self.network.tokens_read(context)
-        read = [last[tokens] for tokens in tokens_by_head]
-        return self.pretraining.loss(pairs, self.network.read(context, read))
+        states_by_head = [last[tokens] for tokens in tokens_by_head]
+        return self.pretraining.loss(pairs, self.network.read(context, states_by_head))
 
     def _vector_errors(
         self, last: Float[Tensor, "tokens hidden"], work: Lesson

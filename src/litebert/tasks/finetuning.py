@@ -56,7 +56,7 @@ class FinetuningWork(MicroBatch):
     weights: Tensor  # (features,)
     step_weight: float  # the sum over the whole step, in all processes
     # (features * outputs,), the logits of a teacher, if there is one
-    wanted: Tensor | None = None
+    teacher_logits: Tensor | None = None
 
     @classmethod
     def of_features(
@@ -65,26 +65,28 @@ class FinetuningWork(MicroBatch):
         """Collate the features of a micro-batch, on the CPU."""
         # the teacher's logits of each feature, (outputs,)
         logits = [x.teacher for x in features if x.teacher is not None]
-        wanted = None
+        teacher_logits = None
         if logits:
-            wanted = torch.from_numpy(np.concatenate(logits))
+            teacher_logits = torch.from_numpy(np.concatenate(logits))
         return cls(
             batch=collate(features),
             targets=targets_of(features),
             weights=torch.tensor([feature.weight for feature in features]),
             step_weight=step_weight,
-            wanted=wanted,
+            teacher_logits=teacher_logits,
         )
 
     def to(self, device: Device) -> "FinetuningWork":
         """Return the micro-batch on a device."""
-        wanted = None if self.wanted is None else device.copy(self.wanted)
+        teacher_logits = self.teacher_logits
+        if teacher_logits is not None:
+            teacher_logits = device.copy(teacher_logits)
         return FinetuningWork(
             batch=self.batch.to(device),
             targets=device.copy(self.targets),
             weights=device.copy(self.weights),
             step_weight=self.step_weight,
-            wanted=wanted,
+            teacher_logits=teacher_logits,
         )
 
 
@@ -142,15 +144,15 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
 
     def loss(self, work: FinetuningWork) -> Loss:
         self._answers = None  # the step will change the weights
-        if self.teacher is None or work.wanted is None:
+        if self.teacher is None or work.teacher_logits is None:
             losses = self.family.losses(self.network, work.batch, work.targets)
         else:
-            losses = self._taught_losses(work, work.wanted, self.teacher)
+            losses = self._taught_losses(work, work.teacher_logits, self.teacher)
         total = losses.sum()
         return Loss(total / work.step_weight, stack_sums(total, work.weights.sum()))
 
     def _taught_losses(
-        self, work: FinetuningWork, wanted: Tensor, teacher: TeacherConfig
+        self, work: FinetuningWork, teacher_logits: Tensor, teacher: TeacherConfig
     ) -> Tensor:
         """Return for each feature the mean of its loss against the label and against
         the teacher, (features,).
@@ -160,7 +162,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         logits = family.logits(self.network, work.batch)  # (features, outputs)
         hard = family.losses_of(logits, work.targets)
         soft = work.weights * family.imitation(
-            logits, wanted.view_as(logits), teacher.temperature
+            logits, teacher_logits.view_as(logits), teacher.temperature
         )
         return (1 - teacher.weight) * hard + teacher.weight * soft
 
@@ -333,8 +335,8 @@ def add_teacher_logits(
     outputs = outputs_of(teacher, logits, features_of_teacher)  # by example
     taught = list[Feature]()
     for feature in features:
-        wanted = np.asarray(outputs[feature.example], dtype=np.float32)
-        taught.append(replace(feature, teacher=wanted))
+        row = np.asarray(outputs[feature.example], dtype=np.float32)  # (outputs,)
+        taught.append(replace(feature, teacher=row))
     return taught
 
 

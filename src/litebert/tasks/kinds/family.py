@@ -309,12 +309,14 @@ class Scoring(Family[Example, Answer]):
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         return self.losses_of(self.logits(network, batch), targets)
 
-    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+    def imitation(
+        self, logits: Tensor, teacher_logits: Tensor, temperature: float
+    ) -> Tensor:
         """Return each row's T^2 KL(teacher || student), both softened by T (Hinton et
         al. 2015, arXiv 1503.02531).
         """
         student = (logits / temperature).log_softmax(-1)
-        teacher = (wanted / temperature).log_softmax(-1)
+        teacher = (teacher_logits / temperature).log_softmax(-1)
         return temperature**2 * (teacher.exp() * (teacher - student)).sum(-1)
 
     def values(self, logits: Tensor) -> Tensor:
@@ -382,8 +384,8 @@ def frame_together(
     """
     framed = list[tuple[Framed, ...]]()
     for first, second in _encode_pairs(pairs, tokenizer, max_length):
-        both = frame_ids(tokenizer, first, second or None, max_length=max_length)
-        framed.append((both,))
+        sequence = frame_ids(tokenizer, first, second or None, max_length=max_length)
+        framed.append((sequence,))
     return framed
 
 

@@ -415,9 +415,11 @@ class MultiLabel(TextClassification):
         )
         return losses.mean(1)
 
-    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+    def imitation(
+        self, logits: Tensor, teacher_logits: Tensor, temperature: float
+    ) -> Tensor:
         # a probability for each label: no softmax over them
-        chances = (wanted / temperature).sigmoid()
+        chances = (teacher_logits / temperature).sigmoid()
         losses = F.binary_cross_entropy_with_logits(
             logits / temperature, chances, reduction="none"
         )
@@ -509,11 +511,16 @@ class Regression(TextClassification):
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.mse_loss(logits, targets.view_as(logits), reduction="none").mean(1)
 
-    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:  # noqa: ARG002
+    def imitation(
+        self,
+        logits: Tensor,
+        teacher_logits: Tensor,
+        temperature: float,  # noqa: ARG002
+    ) -> Tensor:
         """Return the squared distance to the teacher's score; there is nothing to
         soften.
         """
-        return F.mse_loss(logits, wanted, reduction="none").mean(1)
+        return F.mse_loss(logits, teacher_logits, reduction="none").mean(1)
 
     def linear(
         self, rows: Rows, targets: Output, weights: Rows, strength: float
