@@ -55,8 +55,9 @@ EVERY_ROW: Words = (
     "train.eval_at_start=false",
     "train.eval_sequences=8",
     "train.keep_checkpoints=1",
+    "train.loader_workers=0",
+    "train.log_every=50",
 )
-EVERY_ROW += ("train.loader_workers=0", "train.log_every=50")
 
 
 def measure_rate(scale: Scale) -> float:
@@ -65,17 +66,15 @@ def measure_rate(scale: Scale) -> float:
     """
     config = config_of((*scale.training, *Variant(label="base").words(scale)))
     length = config.objective.max_seq_length
-    network = AlbertForPretraining(
-        config.model,
-        dtype=DTYPES["bf16" if config.train.precision == "bf16" else "fp32"],
-    )
+    precision = "bf16" if config.train.precision == "bf16" else "fp32"
+    network = AlbertForPretraining(config.model, dtype=DTYPES[precision])
     accelerate(network.albert)
     batch = Batch.from_lists([[5] * length] * max(1, RATE_TOKENS // length))
     with threads(config.train.threads):  # waiting threads would count as CPU time, too
         seconds = min(step_seconds(network.train(), batch) for _ in range(3))
-    return (
-        3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids) / seconds
-    )
+    # a backward pass costs as much as two forward passes
+    flops = 3.0 * forward_flops(config.model, seq_length=length) * len(batch.ids)
+    return flops / seconds
 
 
 def step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
@@ -85,11 +84,10 @@ def step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
     masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
     begun = time.process_time()
     output = network(batch, masked)
-    loss = (
-        output.masked_lm.float().logsumexp(-1).mean()
-        + output.sentence_order.float().mean()
-    )
-    loss.backward()
+    # a gradient for every weight; what the loss is makes no difference to the time
+    of_masked = output.masked_lm.float().logsumexp(-1).mean()
+    of_order = output.sentence_order.float().mean()
+    (of_masked + of_order).backward()
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.grad is not None:
@@ -119,9 +117,11 @@ class Bench:
     def words(self, variant: Variant, seed: int) -> Words:
         """Return all settings of a row except the model that it starts from."""
         steps = max(1, round(self.scale.steps * variant.steps))
+        data = [f"data.corpus={self.corpus}"]
+        if variant.has_more_data:
+            data.append(f'data.mix=["{self.more}"]')
         return (
-            f"data.corpus={self.corpus}",
-            *([f'data.mix=["{self.more}"]'] if variant.has_more_data else []),
+            *data,
             *self.scale.training,
             *variant.words(self.scale),
             f"train.steps={steps}",
@@ -159,86 +159,92 @@ class Bench:
         folder = self.folder(variant, seed)
         trial = self.read_trial(variant, seed) or self._train(variant, seed)
         if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
-            for name, sentence in (("nsp", "next"), ("sop", "order")):
-                values = measure(
-                    _network(folder),
-                    self.corpus,
-                    config_of(trial.settings),
-                    sentence=sentence,
-                )
-                trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
-                trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
+            trial.measures.update(self._crossed_measures(folder, trial))
         for probe in probes:
             task, _, data = probe.partition("=")
             trial.probes[task] = probe_measure(folder, task, Path(data), seed=seed)
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
+    def _crossed_measures(self, folder: Path, trial: Trial) -> dict[str, float]:
+        """Return how a row does on next sentence and on sentence order, and how the most
+        common label does.
+        """
+        config = config_of(trial.settings)
+        crossed = dict[str, float]()
+        for name, sentence in (("nsp", "next"), ("sop", "order")):
+            values = measure(_network(folder), self.corpus, config, sentence=sentence)
+            crossed[f"{name}_accuracy"] = values["sentence_order_accuracy"]
+            crossed[f"{name}_commonest"] = values["sentence_commonest"]
+        return crossed
+
     def _train(self, variant: Variant, seed: int) -> Trial:
+        """Train a row, or go on with its run, and evaluate it on held-out text."""
         folder = self.folder(variant, seed)
         words = self.words(variant, seed)
         if variant.start:
-            before = self.variants[variant.start]
-            self.trial(before, seed)
-            # Copy its model with another depth; all layers share their weights.
-            source = self.folder(before, seed) / "run" / "model"
-            start = folder / "start"
-            if not (start / "config.json").is_file():
-                model = read_folder(source)
-                network = model.network
-                depth = variant.num_layers(self.scale)
-                deeper = AlbertForPretraining(
-                    network.config.model_copy(update={"num_hidden_layers": depth})
-                )
-                deeper.load_state_dict(network.state_dict())
-                write_model(start, replace(model, network=deeper))
-            # The start defines the shape.
-            words = (
-                *(w for w in words if not w.startswith(("model.", "start."))),
-                f"start.model={start}",
-            )
-        # The CPU time of this process and its children, added up over interruptions.
-        path = folder / CPU_FILE
-        begun = sum(os.times()[:4])
-        earlier = (
-            float(str(read_json(path, command=f"rm {path}")["seconds"]))
-            if path.is_file()
-            else 0.0
-        )
-        try:
-            code = pretrain(
-                resolve(PretrainConfig, settings_from_words(words)),
-                folder / "run",
-                is_quiet=True,
-            )
-        finally:
-            seconds = earlier + sum(os.times()[:4]) - begun
-            write_json(path, {"seconds": seconds})
-        if code:
-            raise _interrupted(
-                f"the run of the row {variant.label!r}", RunFolder(folder / "run").step
-            )
+            start = self._deeper_start(variant, seed)
+            # the start defines the shape
+            others = [w for w in words if not w.startswith(("model.", "start."))]
+            words = (*others, f"start.model={start}")
+        seconds = _pretrain(words, folder, variant.label)
+
         network = _network(folder)
         config = config_of(words)
         sizes = sizes_of(network.config)
+        sentence = config.objective.sentence
         trial = Trial(
             label=variant.label,
             seed=seed,
-            settings=[
-                word for word in words if not word.startswith(("data.", "start.model"))
-            ],
+            settings=[w for w in words if not w.startswith(("data.", "start.model"))],
             steps=config.train.steps,
             tokens=RunFolder(folder / "run").tokens,
             cpu_seconds=round(seconds, 1),
             table=sizes.embeddings,
             body=sizes.total - sizes.embeddings,
-            measures=measure(
-                network, self.corpus, config, sentence=config.objective.sentence
-            ),
+            measures=measure(network, self.corpus, config, sentence=sentence),
         )
         # before the probes, which take long
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
+
+    def _deeper_start(self, variant: Variant, seed: int) -> Path:
+        """Return the model that a row starts from: that of the row before, with the depth
+        of this one. All layers share their weights.
+        """
+        assert variant.start is not None, "the row starts from another one"
+        before = self.variants[variant.start]
+        self.trial(before, seed)
+        start = self.folder(variant, seed) / "start"
+        if (start / "config.json").is_file():
+            return start
+        model = read_folder(self.folder(before, seed) / "run" / "model")
+        depth = {"num_hidden_layers": variant.num_layers(self.scale)}
+        deeper = AlbertForPretraining(model.network.config.model_copy(update=depth))
+        deeper.load_state_dict(model.network.state_dict())
+        write_model(start, replace(model, network=deeper))
+        return start
+
+
+def _pretrain(words: Words, folder: Path, label: str) -> float:
+    """Train or resume the run of a row; return its CPU seconds: of this process and its
+    children, added up over interruptions.
+    """
+    path = folder / CPU_FILE
+    earlier = 0.0
+    if path.is_file():
+        earlier = float(str(read_json(path, command=f"rm {path}")["seconds"]))
+    begun = sum(os.times()[:4])
+    run = folder / "run"
+    resolved = resolve(PretrainConfig, settings_from_words(words))
+    try:
+        code = pretrain(resolved, run, is_quiet=True)
+    finally:
+        seconds = earlier + sum(os.times()[:4]) - begun
+        write_json(path, {"seconds": seconds})
+    if code:
+        raise _interrupted(f"the run of the row {label!r}", RunFolder(run).step)
+    return seconds
 
 
 def _interrupted(what: str, step: int) -> SystemExit:
@@ -274,11 +280,14 @@ def measure(
     measures = Pretraining(
         network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id
     ).evaluate()
-    labels = [
-        batch.sentence_labels for batch in batches if batch.sentence_labels is not None
-    ]
-    if labels:
-        share = sum(int(batch.sum()) for batch in labels) / sum(map(len, labels))
+    num_labels = 0
+    num_ones = 0
+    for batch in batches:
+        if batch.sentence_labels is not None:
+            num_labels += len(batch.sentence_labels)
+            num_ones += int(batch.sentence_labels.sum())
+    if num_labels:
+        share = num_ones / num_labels
         measures["sentence_commonest"] = max(share, 1 - share)
     return {name: round(value, 6) for name, value in measures.items()}
 
@@ -296,24 +305,22 @@ def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     words = [f"task.name={task}", f"data.folder={data}"]
     if data.is_file():
         words = ["task.name=table", f"data.train={data}"]
-    words += [
+    words += (
         f"model.start={model}",
         f"task.max_length={longest}",
         f"task.max_qa_length={longest // 2}",
-    ]
-    words += [
         f"task.max_query_length={longest // 4}",
         f"task.doc_stride={longest // 4}",
-    ]
-    words += [
         f"optim.learning_rate={PROBE_LEARNING_RATE}",
         f"train.batch_size={PROBE_BATCH_SIZE}",
-    ]
-    words += [
-        f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")
-    ]
-    words += [f"train.seed={seed}", "train.loader_workers=0"]
+        f"train.steps={PROBE_STEPS}",
+        f"train.eval_every={PROBE_STEPS}",
+        f"train.save_every={PROBE_STEPS}",
+        f"train.seed={seed}",
+        "train.loader_workers=0",
+    )
     finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
-    if (result := RunFolder(run).outcome) is None:
+    result = RunFolder(run).outcome
+    if result is None:
         raise _interrupted(f"the probe {task}", RunFolder(run).step)
     return result.last.values[result.key_measure]
