@@ -145,7 +145,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
             if run.exit_code:
                 raise KeyboardInterrupt
             files = _read_files(run.folder / "model")
-        # only now: a fit that fails leaves the classifier as it was
+        # set at the end, so that a fit that fails leaves the classifier as it was
         self.classes_ = classes
         self.files_ = files
         return self

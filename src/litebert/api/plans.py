@@ -196,7 +196,7 @@ def _plan_of(
 def _processes_of(needs: "Estimate", train: TrainConfig, size: int) -> str:
     """Say what each of several processes holds and sends."""
     gradients = 4 * needs.num_parameters  # bytes
-    # by each process, in a ring all-reduce (Patarasuk and Yuan, 2009)
+    # bytes that a process sends in a ring all-reduce (Patarasuk and Yuan, 2009)
     sent = 2 * (size - 1) / size * gradients
     share = train.batch_size / size
     return (

@@ -137,7 +137,7 @@ def require_types(
         try:
             adapter.validate_python(_plain(values[name]), strict=True)
         except ValidationError as error:
-            # without the modules of classes
+            # classes are named without their modules
             expected = re.sub(
                 r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint)
             )

@@ -345,7 +345,8 @@ class _TextsOfRun:
         vocabulary = self.folder / "tokenizer"
         if self.start is not None:
             vocabulary = locate(self.start)
-        # not after a build that was stopped: the texts may be others
+        # After a build that was stopped, this command may name other texts: then the
+        # vocabulary is trained again.
         is_kept = self.has_corpus and vocabulary.exists()
         if self.start is None and not is_kept:
             self._train_vocabulary(vocabulary, quiet=quiet)
@@ -362,8 +363,8 @@ class _TextsOfRun:
         if not quiet:
             say(str(summary))
         if self.start is None and is_kept and self._has_other_rules(vocabulary):
-            # refuses other options: the text is the same, and a small one gives the
-            # same pieces again
+            # The texts are the same as before, but the options differ. This raises,
+            # unless they give the same pieces, as a small text does for any size.
             self._train_vocabulary(vocabulary, quiet=True)
 
     def _has_other_rules(self, vocabulary: Path) -> bool:

@@ -71,7 +71,7 @@ class AnswerFile:
             "model": hash_model(Path(model.source)),
             **command,
         }
-        # only now: hashing takes time, and another process may have finished it
+        # After the hashing, which takes time: another process may have written it.
         require_new(path, force=force)
         self._log = open_log(self._unfinished, _FIRST_BYTES)
         self.num_done = self._continue(json.dumps(begun_by))

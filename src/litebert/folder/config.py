@@ -99,7 +99,7 @@ def write_config(
     """Write config.json so that transformers builds the same network with these
     parameters.
     """
-    # of a head with layers of other sizes, transformers opens the encoder alone
+    # If the layers of a head have other sizes, transformers opens the encoder alone.
     opens_elsewhere = config.has_full_attention and not _refusal_of_kind(head)
     model_type = "albert" if opens_elsewhere else _LITEBERT_TYPE
     table: dict[str, Json] = {
@@ -319,7 +319,7 @@ def _attention_settings(table: dict[str, Json]) -> dict[str, Json]:
 def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
     """Return the configuration with these settings, from a file or from options."""
     try:
-        # or True would count as 1
+        # strict, because True would count as 1
         return AlbertConfig.model_validate(fields, strict=True)
     except ValidationError as error:
         what = f"{path} does not describe a network that can be built"

@@ -122,7 +122,7 @@ def build_network(
     unused = tuple(sorted(named.keys() - used))
     missing = frozenset(expected) - frozenset(parameters)
 
-    # what the file has too much, has in other shapes, and lacks
+    # The file must have no other layers, no other shapes, and lack nothing needed.
     _require_no_layers(unused, layout, source)
     for name, tensor in parameters.items():
         place = f"{source}: {places[name][0]}"
@@ -188,7 +188,7 @@ def _empty_network(
             f"{source} is an eight-bit model, which supports inference only",
             next="train, convert or export the float model that it was made from",
         )
-    # beside integers, float32 is what remains
+    # in an eight-bit network, whatever is not an integer is float32
     float_dtype = torch.float32 if has_int8 else dtype
     network: Network
     with torch.device("meta"):

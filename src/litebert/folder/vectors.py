@@ -86,7 +86,7 @@ class SentenceVectors:
 
     pooling: Pooling = "mean"
     normalize: bool = False
-    # in pieces; unset, only the network's positions limit texts
+    # the longest text in pieces; if unset, only the network's positions limit texts
     max_length: int | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None  # the name of one of them
@@ -232,8 +232,8 @@ def read_sentence_vectors(
     prompts = reader.validate(_Prompts.model_validate, reader.table(_PROMPTS_FILE))
     pooling = reader.table(Path(modules.root[1].path, _CONFIG_FILE), is_needed=True)
     similarity = prompts.similarity_fn_name
-    # others are of models with several vectors per text; sentence-transformers
-    # ignores them, too
+    # Other similarities are for several vectors per text; sentence-transformers
+    # ignores them, too.
     if similarity not in get_args(Similarity):
         similarity = "cosine"
     return SentenceVectors(
@@ -352,7 +352,7 @@ class _Reader:
         is_of_torch = table.activation_function.startswith("torch.")
         if not is_of_torch or activation not in _ACTIVATIONS:
             raise self.refusal(f"a dense layer with {table.activation_function}")
-        # from the vector of a text to the vector of a text
+        # it must turn the vector of a text into the vector of a text
         output = table.module_output_name or table.module_input_name
         is_in_place = table.module_input_name == output == "sentence_embedding"
         if table.use_residual or not is_in_place:

@@ -18,7 +18,7 @@ PACKAGED = "the packaged model"  # in messages
 
 # OWNER/NAME, then perhaps @REVISION
 _NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-# who owns the well-known models whose names begin so
+# the owners of well-known models, by the beginning of the models' names
 _OWNERS = {"albert-": "albert", "bert-": "google-bert"}
 
 # Usual names in local paths, which no owner and no model on the Hub has: of the first

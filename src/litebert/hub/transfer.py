@@ -42,7 +42,7 @@ MODEL_FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "vocab.txt",
-    # those of sentence-transformers
+    # the files of sentence-transformers
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",

@@ -90,7 +90,7 @@ class Model:
         self.notes: tuple[str, ...] = ()  # what the model's files leave uncertain
         # called once, for a text in an unknown language
         self.remark: Callable[[str], object] | None = log.warning
-        # of the files of weights, which are read again only for gradients
+        # stamps of the files of weights, which are read again only for gradients
         self._stamps: Stamps = {}
         self._missing = frozenset[str]()  # missing weights of the file
 

@@ -55,7 +55,7 @@ def quantize(
         source.require_vectors()
         features = _features_of_texts(source, texts)
     else:
-        # whatever it was trained in
+        # The weights are rounded from float32, whatever they were trained in.
         finetuned = Finetuned.open(
             model, task=task, data=data, device="cpu", precision="fp32"
         )

@@ -37,7 +37,7 @@ Named: TypeAlias = "Callable[..., Any] | str"
 """A function, or the place of one, `module:name`, which is imported when it is needed:
 the list of verbs must not load torch.
 """
-# of one question, at most
+# the columns of the choices of a question, at most 32
 CHOICES = tuple(f"choice{number}" for number in range(1, 33))
 # arguments that hold several texts, and the role of each text in a row
 SEVERAL = {"texts": "text", "pairs": "second"}
@@ -320,7 +320,7 @@ def _shell(text: str) -> str:
     suffice.
     """
     quoted = quote(text)
-    # what a shell also replaces in double quotes
+    # a shell replaces these in double quotes, too
     has_marks = any(mark in text for mark in '"$`\\!')
     if quoted == text or has_marks:
         return quoted

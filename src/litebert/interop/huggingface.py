@@ -185,7 +185,7 @@ def _is_whole(value: object) -> bool:
 # --- a model in memory ----------------------------------------------------------------
 
 ModelT = TypeVar("ModelT")
-# of a weight: where it is in memory, and how often it was written
+# where a weight is in memory, and how often it was written
 Version: TypeAlias = tuple[int, int]
 
 # arguments of `forward` that do not change the hidden states

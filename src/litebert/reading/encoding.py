@@ -17,12 +17,12 @@ NAMES = {
     "utf-16-be": "UTF-16",
     "cp1252": "Windows-1252",
 }
-# what is looked at, in bytes
+# the bytes at the beginning of a file from which its encoding is recognized
 SAMPLE_BYTES = 4 << 20
-# in English, fewer of the characters are beyond ASCII, whatever they are
+# in English, a smaller share of the characters is beyond ASCII
 _FEW = 0.01
-# and so few of its characters may be no letter or mark of Western Europe, or stand in a
-# word that is not spelt as words are
+# Of the characters beyond ASCII, at most this share may be odd: no letter or mark of
+# Western Europe, or in a word that is not spelt as words are.
 _MOST_ODD = 0.02
 
 _SMALL = "àâäáãåæçèéêëìíîïñòóôöõøœùúûüß"

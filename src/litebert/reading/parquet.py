@@ -128,7 +128,7 @@ def read_class_names(source: Source) -> dict[str, list[str]]:
         return {}
     names = dict[str, list[str]]()
     for column, feature in features.items():
-        # of a list of labels, what its members are
+        # for a list of labels, the type of its members
         while isinstance(feature, dict) and "feature" in feature:
             feature = feature["feature"]
         if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":

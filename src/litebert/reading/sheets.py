@@ -47,7 +47,8 @@ def _rows(sheet: Any) -> Iterator[tuple[int, list[object]]]:
     """
     if sheet.start is None:
         return
-    # all at once: what fits into memory here also does where the rows are used
+    # The sheet is read at once: if it fits into memory here, it also does in the
+    # process that uses the rows.
     for number, cells in enumerate(sheet.to_python(), sheet.start[0] + 1):
         values = [_value(cell) for cell in cells]
         if any(value is not None for value in values):

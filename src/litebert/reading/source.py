@@ -32,19 +32,19 @@ from litebert.errors import (
 )
 from litebert.reading import encoding as encodings
 
-# with the first bytes of such a file
+# the endings of compressed files, and the bytes that such a file begins with
 COMPRESSIONS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 JSON_LINES = (".jsonl", ".ndjson")
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
 # tables of cells, which have no text to pretrain on
 TABLES = (".csv", ".tsv", ".tab", *SPREADSHEETS)
 TEXTS = (".txt", *JSON_LINES, ".parquet")
-# these are compressed already
+# files of these kinds are compressed inside
 COMPACT = (".parquet", *SPREADSHEETS)
 # the kind of a folder, of which each text is a file
 FOLDER = "folder"
 
-# what is counted in these kinds of file; in all others, lines
+# What a place in a file is counted in, by the kind of the file; in all others, lines.
 _UNITS = {".parquet": "row", ".json": "item", FOLDER: "text"} | dict.fromkeys(
     SPREADSHEETS, "row"
 )
@@ -58,7 +58,7 @@ bomb.
 More would cost time, not memory: each line takes about a microsecond, and is one byte if
 it is blank.
 """
-# of blank lines without a text between them
+# the most bytes of blank lines without a text between them
 MAX_BLANK_BYTES = 1 << 20
 # a line of a table is a row, and several copies of it are in memory
 MAX_LINE_BYTES = 16 << 20
@@ -66,7 +66,7 @@ MAX_LINE_BYTES = 16 << 20
 MAX_JSON_BYTES = 1 << 27
 
 ATTEMPTS = 6
-# before the second attempt at a request; each later pause is twice as long
+# the pause before the second attempt at a request; each later one is twice as long
 PAUSE = timedelta(seconds=0.5)
 _OBJECT_BYTES = 16 << 20
 _TIMEOUT = "30s"

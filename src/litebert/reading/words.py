@@ -45,7 +45,7 @@ class WordLayout:
     word: str
     tag: str | None
     has_tabs: bool = True
-    # what the last column has in the first lines: tells a word # from a comment
+    # the cells of the last column in the first lines, which tell a word # from a comment
     last_cells: frozenset[str] = frozenset()
 
     @property

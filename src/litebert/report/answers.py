@@ -79,7 +79,7 @@ class Confusion(NamedTuple):
 def _confusion(answers: Answers, labels: Sequence[str]) -> Section:
     tables = list[Table]()
     for split, rows in answers.items():
-        # by the label that was expected and the one that was answered
+        # how often each pair (expected label, answered label) occurs
         counts = Counter((str(row.expected), row.answer) for row in rows)
         if len(labels) > MOST_LABELS:
             tables.append(_commonest_confusions(split, counts))

@@ -32,7 +32,8 @@ MAX_INPUTS = 2_048
 MAX_TOP = 50
 MAX_TIMEOUT_MS = 120_000
 MAX_SCORED_CHARACTERS = 1_000
-# of a text to score, which takes one pass per token, or to explain: a hundred passes
+# the most tokens of a text to score, which takes a pass for each token, or to explain,
+# which takes a hundred passes
 MAX_SCORED_TOKENS = 128
 MAX_CONNECTIONS = 1_024
 MAX_HELD_BYTES = 64 << 20  # of unfinished request bodies, together

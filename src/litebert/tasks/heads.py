@@ -33,7 +33,7 @@ class PretrainingWork(MicroBatch):
     masked_positions: Tensor  # (masked,), indices into the flat tokens
     masked_ids: Tensor  # (masked,), what stood there
     sentence_labels: Tensor | None  # (sequences,); None without a sentence objective
-    # of the whole step, in all processes: masked tokens, and sequences with a label
+    # totals of the step in all processes: masked tokens, and sequences with a label
     step_masked: int
     step_labelled: int
 
@@ -74,7 +74,7 @@ class PretrainingHead:
     logits: Callable[[Any, Tensor, HeadContext], Tensor]
     loss: Callable[[Tensor, PretrainingWork], Loss | None]
     measures: tuple[Measure, Measure]
-    # of its layers on disk: (in ALBERT, in BERT); others have their own name
+    # what its layers are called on disk, (in ALBERT, in BERT); others keep their name
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 

@@ -31,7 +31,7 @@ class Pretraining(Task[PretrainingWork]):
     early: EarlyConfig = field(default_factory=EarlyConfig)
     mask_id: int | None = None
     world: World = ALONE
-    # of the losses of heads; a head that is not listed counts once
+    # of the loss of each head, by its name; 1 for heads that are not listed
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

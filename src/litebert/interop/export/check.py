@@ -30,7 +30,7 @@ _LEAST_CORRELATION = 0.9
 _LARGEST_SHARE = 0.1
 _NUM_CHOICES = 4
 _BANNED = -1e29  # a value below this means "never" and is not compared
-# their last axis is not a feature axis
+# outputs whose last axis has positions, not features
 _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")
 
 
@@ -49,7 +49,7 @@ def require_near(
     segments = batch.to_padded(batch.segments, width=width)
     outputs = run(_inputs(source, ids, mask, segments))
 
-    # what is expected follows from the states of the ragged network
+    # The expected outputs follow from the states of the ragged network.
     states = batch.to_padded(source.network.albert(batch), width=width)
     expected = _expected(source, source.padded.read(states, mask, segments), outputs)
     _leave_out_padding(expected, mask)

@@ -216,7 +216,7 @@ def _quantized_nodes(
     nodes = _Int8Nodes()
     for node in graph.node:
         first = node.input[0] if node.input else ""
-        # what a product multiplies by, before it is transposed
+        # the weight of a product, by its name before it is transposed
         weight = ""
         if node.op_type == "MatMul":
             weight = transposed.get(node.input[1], node.input[1])

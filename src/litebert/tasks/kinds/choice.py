@@ -266,7 +266,8 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         if counted.counts_from_one:
             spellings = [from_one, from_zero, capitals, letters]
 
-        # what spells most labels, unless as many repeat the text of a choice
+        # the spellings that most labels have; none if as many labels repeat the text of
+        # a choice
         covered = [counted.number_of(spelling) for spelling in spellings]
         best = list[tuple[str, ...]]()
         for spelling, number in zip(spellings, covered, strict=True):
@@ -372,7 +373,7 @@ def _choices(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ..
     elif isinstance(cell, Mapping):
         members = list_of(cell.get("text")) or []
         names = list_of(cell.get("label")) or []
-    # as labels, which may repeat a text
+    # A label may repeat the text of a choice, so both are normalized in the same way.
     texts = [label_of(text) or "" for text in members]
     while texts and not texts[-1] and not names:
         texts.pop()

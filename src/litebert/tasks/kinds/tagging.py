@@ -147,7 +147,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         self, _: TagExample, features: Sequence[Feature], outputs: Sequence[Output], /
     ) -> TagAnswer:
         """Turn the logits at first pieces into probabilities, word by word."""
-        # for a sentence without words
+        # a sentence without words has no other part
         parts = [np.zeros((0, self.head.num_outputs), dtype=np.float32)]
         for feature, output in zip(features, outputs, strict=True):
             target = feature.target

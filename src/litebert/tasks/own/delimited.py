@@ -95,7 +95,7 @@ def _rows(dialect: Dialect, lines: Sequence[str]) -> list[list[str]]:
 # By delimiter, the share of lines that must be as wide as the first, to be sure of it.
 # Commas are none: in prose, they divide nothing.
 _SURE_SHARES = {"\t": 0.95, ";": 1.0, "|": 1.0}
-# that is enough, for any delimiter, if the first line has a usual name
+# If the first line has a usual name, this share is enough for any delimiter.
 _SHARE_WITH_NAMES = 0.9
 
 
@@ -117,7 +117,7 @@ _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
 # the line with which Excel is told the delimiter
 _DECLARED = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _QUOTINGS: tuple[Quoting, ...] = ("doubled", "escaped", "none")
-# in which each line is one cell
+# dialects in which each line is one cell
 _UNDIVIDED = (Dialect(tables.NO_DELIMITER, "doubled"), Dialect(tables.NO_DELIMITER))
 
 
@@ -216,7 +216,7 @@ def _likely(lines: Sequence[str], kind: str) -> list[Dialect]:
 
 # a number that is whole or has a decimal comma
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?").fullmatch
-# of grades and halves of stars
+# the usual decimals of grades, and of stars that are halved
 _USUAL_FRACTIONS = {"0", "00", "5", "50", "25", "75"}
 # if all are like 12,345, the commas may separate thousands
 _THOUSANDS = re.compile(r"[+-]?(\d+|[1-9]\d{0,2},\d{3})").fullmatch
@@ -297,7 +297,7 @@ def _unused_name(name: str, others: Sequence[str]) -> str:
     return f"{name} {number}"
 
 
-# what Qualtrics and SurveyMonkey write below the names
+# how Qualtrics and SurveyMonkey begin the rows of headings below the names
 _IMPORT_ID = '{"ImportId"'
 _KINDS_OF_ANSWER = {"Response", "Open-Ended Response"}
 

@@ -24,7 +24,7 @@ from litebert.tasks.own.cells import split_of
 from litebert.tasks.own.table import TableFile
 
 _KINDS = (".txt",)
-# of the entities of brat, which stand beside the text
+# the ending of the files in which brat keeps the entities of the text beside it
 ENTITIES = ".ann"
 
 

@@ -49,7 +49,7 @@ class Layout:
 
     name: str
     suffixes: tuple[str, ...]
-    # with a header, without one, or with what is guessed
+    # opens a file that has a header, has none, or (None) where this is guessed
     open: Callable[[Opening, bool | None], TableFile]
     # names that leave a choice, and the test of the first lines that decides
     possible: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ from litebert.tasks.own.layouts import open_table
 from litebert.tasks.own.table import TableFile
 
 _SHOWN_LABELS = 20
-# what layouts call the columns of these roles; those of all others are called like them
+# what layouts call the column of a role, if it is not called like the role
 NAMED_LIKE: Mapping[Role, Names] = {
     "tokens": ("tokens", "text"),
     "tags": ("tags", "entities", "label"),

@@ -19,7 +19,7 @@ from litebert.reading.tables import Row, Scanned
 
 # the name of the task whose data are users' own files
 OWN = "table"
-# from which a table's dialect, columns and contents are guessed
+# the first rows, and their characters, from which dialect and columns are guessed
 SAMPLE_ROWS = 1_000
 SAMPLE_CHARACTERS = 1 << 20
 
