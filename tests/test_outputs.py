@@ -93,6 +93,20 @@ def test_a_rerun_removes_what_a_killed_process_left_of_the_same_name(
     assert not other.exists()
 
 
+@pytest.mark.parametrize("note", [None, "", '{"litebert": "unfin'])
+def test_a_folder_of_a_process_killed_before_its_note_was_whole_is_removed(
+    tmp_path: Path, note: str | None
+) -> None:
+    stale = tmp_path / "b.partial-0123456789ab"
+    stale.mkdir()
+    if note is not None:
+        write(stale / "litebert", note)
+    require_new(tmp_path / "a")
+    assert stale.exists()
+    require_new(tmp_path / "b")
+    assert not stale.exists()
+
+
 FOREIGN: dict[str, Callable[[Path], object]] = {
     "a file": write,
     "a folder": lambda path: write(path / "thesis.txt"),
@@ -230,6 +244,19 @@ def test_one_of_several_files_of_a_killed_command_may_be_there(tmp_path: Path) -
     with pytest.raises(LitebertError, match="LB-619"):
         write_bytes(tmp_path / "a", b"more", force=None, accepts_same=True)
     assert everything(tmp_path) == {"a": "same"}
+    (tmp_path / "link").symlink_to("a")
+    with pytest.raises(LitebertError, match="LB-619"):
+        write_bytes(tmp_path / "link", b"same", force=None, accepts_same=True)
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="renameat2 is a call of Linux")
+def test_two_names_are_exchanged_in_one_step_on_linux(tmp_path: Path) -> None:
+    """Thus a reader always finds a folder that is being replaced."""
+    write(tmp_path / "a", "one")
+    write(tmp_path / "b" / "c", "two")
+    assert renaming.exchange_names(tmp_path / "a", tmp_path / "b")
+    assert everything(tmp_path) == {"a/c": "two", "b": "one"}
 
 
 # ---- what --force replaces -----------------------------------------------------------
@@ -274,6 +301,19 @@ def test_force_refuses_folders_that_do_not_say_they_are_ours(
     assert everything(output) == FOLDERS[kind]
 
 
+def test_force_refuses_the_current_folder_and_those_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model(tmp_path / "a", "old")
+    write(tmp_path / "a" / "notes" / "1.txt")
+    for folder in ("a", "a/notes"):
+        monkeypatch.chdir(tmp_path / folder)
+        with pytest.raises(LitebertError, match="LB-619"):
+            require_new(tmp_path / "a", force=True)
+    monkeypatch.chdir(tmp_path)
+    require_new(tmp_path / "a", force=True)
+
+
 def test_a_folder_that_is_removed_is_gone_and_a_killed_removal_is_finished(
     tmp_path: Path,
 ) -> None:
@@ -306,7 +346,28 @@ def test_every_name_that_a_file_may_have_can_be_an_output(
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"x"]
 
 
-# ---- logs ----------------------------------------------------------------------------
+def test_outputs_have_the_permissions_that_the_umask_leaves(tmp_path: Path) -> None:
+    """Thus the other users of a cluster can read a model, if its owner wants that."""
+    umask = os.umask(0o022)
+    try:
+        write_bytes(tmp_path / "file", b"x")
+        with staged_folder(tmp_path / "folder") as staged:
+            write_bytes(staged / "file", b"x")
+        open_log(tmp_path / "log", FIRST).close()
+    finally:
+        os.umask(umask)
+    modes = {}
+    for path in tmp_path.rglob("*"):
+        modes[path.relative_to(tmp_path).as_posix()] = path.stat().st_mode & 0o777
+    assert modes == {
+        "file": 0o644,
+        "folder": 0o755,
+        "folder/file": 0o644,
+        "log": 0o644,
+    }
+
+
+# ---- locks and logs ------------------------------------------------------------------
 
 FIRST = b'{"litebert": "log"'
 NOT_OURS: dict[str, Callable[[Path], object]] = {
@@ -335,6 +396,22 @@ def test_a_log_is_locked_until_it_is_closed(tmp_path: Path) -> None:
         with pytest.raises(LitebertError, match="process 7"):
             open_log(tmp_path / "log", FIRST)
     open_log(tmp_path / "log", FIRST).close()
+
+
+def test_a_locked_folder_is_refused_to_others_and_gets_no_new_file(
+    tmp_path: Path,
+) -> None:
+    def busy() -> Exception:
+        return LitebertError("LB-009", "busy", next="wait")
+
+    with (
+        locked(tmp_path / "a", busy),
+        pytest.raises(LitebertError, match="LB-009"),
+        locked(tmp_path / "a", busy),
+    ):
+        pass
+    with locked(tmp_path / "a", busy):
+        assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
 
 
 def test_a_system_without_locks_runs_without_them(

@@ -176,7 +176,7 @@ def is_staging(path: Path, name: str | None = None) -> bool:
         return True
     note = path / _NOTE
     is_like_ours = entries <= {_NOTE, _NEW, _OLD}
-    if not is_like_ours or note.is_symlink() or not note.is_file():
+    if not is_like_ours or not note.is_file():
         return False
     content = read_beginning(note)
     if entries == {_NOTE} and _NOTE_START.startswith(content[: len(_NOTE_START)]):
