@@ -115,13 +115,20 @@ def test_the_table_of_a_sheet_is_read(rows: Sheet, tmp_path: Path) -> None:
 def test_of_several_sheets_the_first_with_a_table_is_read_with_a_note(
     tmp_path: Path,
 ) -> None:
-    sheets: dict[str, Sheet] = {"About": [["ours"]], "Data": ROWS, "Old": ROWS}
+    about: Sheet = [["Feedback of May"], ["Exported by Jane"], ["Page", "of 2"]]
+    sheets: dict[str, Sheet] = {"About": about, "Data": ROWS, "Old": ROWS}
     path = workbook(tmp_path / "a.xlsx", sheets)
     assert read_pairs(path) == PAIRS
 
     note = table_dataset(path).notes[0]
     assert "sheet Data" in note
     assert "not read: About, Old" in note
+
+
+def test_a_sheet_with_one_column_is_told_to_have_two(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "a.xlsx", {"Notes": [["so good"], ["so bad"]]})
+    with pytest.raises(LitebertError, match=r"LB-861(.|\n)*two columns of one sheet"):
+        table_dataset(path)
 
 
 def test_whole_numbers_of_a_sheet_are_labels_without_a_point(tmp_path: Path) -> None:

@@ -44,7 +44,9 @@ class Sheet:
 
 
 def read_sheet(source: Source) -> Sheet:
-    """Read the first sheet with several rows, into memory; or the first with any."""
+    """Read the first sheet with a table, into memory; or else the first with several
+    rows, or with any.
+    """
     _require_calamine(source)
     sheets = dict[str, list[tuple[int, Cells]]]()
     with closing(open_source(source)) as file:
@@ -53,10 +55,22 @@ def read_sheet(source: Source) -> Sheet:
             sheets.setdefault(name, []).append((number, cells))
     if not sheets:
         raise no_content(source.name)
-    tables = [name for name, rows in sheets.items() if len(rows) > 1]
-    first = (tables or list(sheets))[0]
+    lists = [name for name, rows in sheets.items() if len(rows) > 1]
+    tables = [name for name in lists if _is_table(sheets[name])]
+    first = (tables or lists or list(sheets))[0]
     others = [name for name in sheets if name != first]
     return Sheet(first, sheets[first], tuple(others))
+
+
+def _is_table(rows: Sequence[tuple[int, Cells]]) -> bool:
+    """Return whether several rows have several cells; a page about the file has one in
+    most.
+    """
+    num_divided = 0
+    for _, cells in rows:
+        num_filled = sum(cell is not None for cell in cells)
+        num_divided += num_filled > 1
+    return num_divided > 1
 
 
 def _require_calamine(source: Source) -> None:

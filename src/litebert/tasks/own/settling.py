@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError, no_such_name
 from litebert.plugins import LOADING, TASK_KINDS
-from litebert.reading.source import FOLDER
+from litebert.reading.source import FOLDER, SPREADSHEETS
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.text_rows import TextRows
 from litebert.tasks.own.cells import (
@@ -137,6 +137,8 @@ def _require_labels(table: TableFile, kind: type[AnyReading], columns: Columns) 
     advice = f"--column {role}=NAME; numbers have no units and no commas: 1234.5"
     if len(table.columns) == 1 and table.has_header is not None:
         advice = "put commas, semicolons, tabs or bars between the text and its label"
+        if table.source.kind in SPREADSHEETS:
+            advice = "put the texts and their labels into two columns of one sheet"
     if table.source.kind == FOLDER:
         advice = "put each text into a folder that is called like its label"
     raise LitebertError(
