@@ -375,6 +375,13 @@ def test_a_third_party_head_is_saved_loaded_and_described(
     said = r"LB-108[\s\S]*needs the plug-in polarity[\s\S]*--plugin polarity\.py"
     with pytest.raises(LitebertError, match=said):
         Model.load(tmp_path / "model").classify(["A text."])
+    # a run knows the file that was given
+    record = {"plugins": {"polarity": "heads/polarity.py"}}
+    (tmp_path / "run.json").write_text(json.dumps(record), "utf-8")
+    with pytest.raises(
+        LitebertError, match=r"LB-108[\s\S]*--plugin heads/polarity\.py"
+    ):
+        Model.load(tmp_path / "model").classify(["A text."])
 
 
 # States reach 11.6, where float32 numbers are 1e-6 apart. Against float64 both

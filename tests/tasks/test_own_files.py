@@ -537,6 +537,26 @@ def test_guesses_are_listed_in_the_notes(write: Write) -> None:
         )
 
 
+def test_a_second_file_without_names_is_told_which_columns_to_give(
+    write: Write,
+) -> None:
+    dataset = table_dataset(write("train.csv", reviews()))
+    lines = reviews().splitlines()[1:]
+    bare = write("bare.csv", "\n".join(lines))
+    for split in ("dev", "test"):
+        with pytest.raises(LitebertError, match=r"LB-897: .*no names of col") as caught:
+            dataset.read(bare, split)
+    advice = "--column text=1 --column label=2 --column header=no"
+    assert caught.value.next == advice
+    columns = [word for word in advice.split() if "=" in word]
+    advised = table_dataset(Path("gone.csv"), columns=columns, settled=dataset.settled)
+    assert len(advised.read(bare, "dev")) == 40
+    # its first line has names, but others
+    other = write("other.csv", reviews().replace("text,label", "review,verdict"))
+    with pytest.raises(LitebertError, match="LB-851"):
+        dataset.read(other, "test")
+
+
 RATINGS = {
     "Amazon": "{}.0 out of 5 stars",
     "words": "{} stars",
@@ -845,7 +865,7 @@ def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
         LitebertError, match=r"LB-896: .*new\.csv has no labels"
     ) as error:
         dataset.read(new, "dev")
-    assert error.value.next.startswith("litebert predict RUN --data ")
+    assert error.value.next.startswith("use predict ")
     # which the training file does not have
     txt = write("txt.csv", "txt,label\na b,pos\n")
     renamed = ("text=txt",)

@@ -250,8 +250,7 @@ class Reading:
         if role in chosen:
             advice = f"correct --column {flag}"
         if "tokens" in columns:
-            file = shlex.quote(source.name)
-            advice = f"litebert predict RUN --data {file} --output answers"
+            advice = "use predict for a file of words: --data takes it"
         raise RequestError(
             "LB-944",
             f"{source.name} has no column {names.get(role, role)}",

@@ -34,6 +34,7 @@ from litebert.plugins import (
     plugins_used,
     require_plugins,
 )
+from litebert.runs import RunFolder, is_run
 from litebert.settings import describe_invalid
 
 CONFIG_FILE = "config.json"
@@ -232,8 +233,18 @@ def read_table(folder: Path) -> dict[str, Json]:
     table = read_json(path, limit=1 << 20)
     plugins = table.get(_PLUGINS)
     if isinstance(plugins, list):
-        require_plugins(map(str, plugins), folder)
+        require_plugins(map(str, plugins), folder, _plugin_files(folder))
     return table
+
+
+def _plugin_files(folder: Path) -> dict[str, str]:
+    """Return the files of the plug-ins with which the run of a model began, by their
+    names; none for a model without its run.
+    """
+    run = folder.resolve().parent
+    if not is_run(run):
+        return {}
+    return RunFolder(run).file.plugins
 
 
 def parse_config(table: dict[str, Json], path: Path) -> NetworkLayout:

@@ -7,6 +7,7 @@ file is read the same way.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -125,6 +126,7 @@ class RowReading(ABC, Generic[Example, Answer]):
         )
         table = opened.renamed(self._columns_by_role(opened.columns))
         optional = ("id", "sentence", *OF_ALL_KINDS)
+        self._require_names_in(table, path)
         if is_labelled:
             self._require_labels_in(table, path)
         else:
@@ -149,6 +151,30 @@ class RowReading(ABC, Generic[Example, Answer]):
                 new_names[usual[0]] = trained[0]
         return new_names
 
+    def _require_names_in(self, table: TableFile, path: Path) -> None:
+        """Raise if the first line of a file has cells where that of the training file
+        had the names of the columns.
+        """
+        trained = {*chain.from_iterable(self.columns.names.values())}
+        if self.columns.has_header is not None or trained & {*table.columns}:
+            return
+        bare = open_table(path)
+        if bare.has_header is not False:
+            return
+        kind = type(self)
+        chosen = Columns({}, has_header=False)
+        with suppress(RequestError):  # the likely columns may be several
+            _, chosen = guess_columns(bare.columns, bare.sample(), chosen, [kind], kind)
+        roles = {role: chosen.all(role) or ("NAME",) for role in self.columns.names}
+        assignments = Columns(roles, has_header=False).words()
+        raise RequestError(
+            "LB-897",
+            f"{path} has no names of columns in its first line, as the training data had",
+            received=f"columns {', '.join(table.columns)}",
+            expected=", ".join(sorted(trained)),
+            next=" ".join(f"--column {quote(word)}" for word in assignments),
+        )
+
     def _require_labels_in(self, table: TableFile, path: Path) -> None:
         """Raise if a file has none of the columns of labels, so that its rows can be
         answered but not measured.
@@ -163,7 +189,7 @@ class RowReading(ABC, Generic[Example, Answer]):
                 received=f"columns {', '.join(table.columns)}",
                 expected=f"a column of labels; if it has another name, --column"
                 f" {role}=NAME ({did_you_mean(names[0], table.columns)})",
-                next=f"litebert predict RUN --data {quote(str(path))} --output answers",
+                next="use predict for rows without labels: it takes the same file",
             )
 
     def example_of(
