@@ -444,8 +444,8 @@ def _objective_for(
 
 
 def _require_pretrained(folder: Path, model: "ModelFolder") -> "AlbertForPretraining":
-    """Return the network of a model with a masked-LM head, which may lack that of
-    sentence order.
+    """Return the network of a model with a masked-LM head; the head of sentence order
+    may be missing.
     """
     from litebert.nn import AlbertForPretraining
 

@@ -57,8 +57,8 @@ def pretraining_plan(
 
 
 def _objective_of(objective: ObjectiveConfig) -> str:
-    """Name what a run learns: masks, the sentence objective, and the heads if they are
-    not those of ALBERT.
+    """Say what a run learns: masks, the sentence objective, and the heads if they
+    differ from the heads of ALBERT.
     """
     words = f"masked LM {objective.mask_prob:.0%}, sentence {objective.sentence}"
     usual = ObjectiveConfig().heads

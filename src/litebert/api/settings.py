@@ -250,8 +250,8 @@ RecipeKind = Literal["pretrain", "finetune"]
 
 
 def recipes(kind: str = "*") -> dict[str, Path]:
-    """Return the recipes of a kind, or of all, by name, with those of plug-ins' tasks;
-    names are unique across kinds.
+    """Return the recipes of a kind, or of all, by name, with the recipes of plug-ins'
+    tasks; names are unique across kinds.
 
     >>> "paper-base" in recipes("pretrain")
     True

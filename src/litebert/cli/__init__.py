@@ -289,7 +289,9 @@ def _with_plugins(advice: str, plugins: Sequence[str]) -> str:
 
 
 def _usage_error(error: click.ClickException, typed: Sequence[str]) -> UsageError:
-    """Return click's error about what was typed as one of ours, with four lines."""
+    """Return click's error about the typed words as an error of litebert, with four
+    lines.
+    """
     command = "litebert"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         command = error.ctx.command_path

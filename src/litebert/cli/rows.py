@@ -181,8 +181,8 @@ class Reading:
                 yield self._row(record, names, source.place(place))
 
     def _columns_of(self, columns: Sequence[str]) -> dict[str, str]:
-        """Return the column of each role that has one: that of the training, the one
-        with the name of the role, or with a synonym of it.
+        """Return the column of each role that has one: the column of the training, the
+        one with the name of the role, or with a synonym of it.
         """
         roles = (*self.roles, ID)
         names = {role: role for role in roles if role in columns}

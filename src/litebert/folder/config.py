@@ -280,7 +280,7 @@ def _albert_fields(table: dict[str, Json]) -> dict[str, Json]:
 
 def _bert_fields(table: dict[str, Json]) -> dict[str, Json]:
     """Return the settings of a BERT as a network without sharing, whose embeddings are
-    as wide as its layers; missing ones are those of bert-base.
+    as wide as its layers; missing settings are taken from bert-base.
     """
     fields = _BERT_BASE.model_dump(mode="json")
     known = fields.keys() - _NOT_OF_BERT - _LITEBERT_FIELDS

@@ -87,8 +87,8 @@ def weights_path(folder: Path) -> Path:
 
 
 def hash_weights(folder: Path) -> str:
-    """Return the blake2b of a folder's weights in hex; of weights in several files,
-    those of all.
+    """Return the blake2b of a folder's weights in hex; if there are several files, the
+    hashes of all.
     """
     return " ".join(map(hash_file, sorted(folder.glob("*.safetensors"))))
 

@@ -170,7 +170,7 @@ def _download(
     legacy_pickle: bool,
 ) -> Path:
     """Fetch the files of a commit that a model needs, and check the new ones; `names`
-    are those of all its files.
+    are all files of the commit.
     """
     from huggingface_hub import hf_hub_download, snapshot_download
 

@@ -103,7 +103,8 @@ def _ask(
 
 
 class _Line:
-    """The straight line from the vectors of masked texts to those of the texts.
+    """The straight line from the word vectors of the masked texts to the word vectors
+    of the texts.
 
     `words` and `blanks` are its ends, (tokens, embed) of all sequences one after the
     other; [CLS] and [SEP] are the same in both.
@@ -195,7 +196,7 @@ def _by_word(question: Question, values: Sequence[float]) -> Iterator[WordAttrib
 
 
 def _words_of(part: Part, values: Sequence[float]) -> Iterator[WordAttribution]:
-    """Yield the words of a part; those of its prompt are a part of their own."""
+    """Yield the words of a part; the words of its prompt get a part name of their own."""
     for word in sum_by_word(part.text, part.offsets, values):
         name = "prompt"
         first = 0  # where the prompt, or the text after it, begins

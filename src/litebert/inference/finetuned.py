@@ -66,7 +66,9 @@ class _Trained:
     def of_folder(
         cls, folder: Path, task: str | None, data: str | PathLike[str] | None
     ) -> "_Trained":
-        """Return the named task, or that of a table that is read for the model."""
+        """Return the named task, or the task of a table whose columns are guessed for
+        the model.
+        """
         if task in (None, OWN):
             return cls(TaskConfig(name=OWN), _data_like(folder, data))
         return cls(TaskConfig(name=str(task)), TaskDataConfig())

@@ -48,9 +48,7 @@ def as_list(texts: Texts, verb: str) -> list[str]:
 
 
 def is_list(texts: object) -> bool:
-    """Return whether texts come as an ordered collection; those of a set or a table do
-    not.
-    """
+    """Return whether texts come as an ordered collection; sets and tables are none."""
     if isinstance(texts, str | bytes | Mapping | Set):
         return False
     is_flat = getattr(texts, "ndim", 1) == 1

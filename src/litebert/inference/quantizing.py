@@ -145,7 +145,7 @@ def _to_eight_bits(
 
 
 def _bytes_in_float32(network: nn.Module) -> int:
-    """Return the size of the weights that a model has, whatever they are stored in."""
+    """Return the bytes that the weights of a model would take in float32."""
     num_weights = 0
     for weight in network.state_dict().values():
         if not weight.is_meta:

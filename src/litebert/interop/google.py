@@ -161,8 +161,8 @@ def _variables_of(bundle: Bundle) -> list[str]:
 
 
 def _read_tensors(bundle: Bundle, variables: Sequence[str]) -> dict[str, Tensor]:
-    """Read the weights. Of variables that are none of ours, slots of any optimizer
-    (named below their variable) are left out, and so is what cannot be read.
+    """Read the weights. Left out are the slots of any optimizer (named below their
+    variable), and variables outside of the encoder that cannot be read.
     """
     tensors = dict[str, Tensor]()
     for name in variables:
@@ -216,8 +216,8 @@ def find_head(
 def _labels_of_head(
     kind: str, num_outputs: int, labels: tuple[str, ...]
 ) -> tuple[str, ...] | None:
-    """Return the labels of a head, those of the user if there are any; None if they do
-    not fit its outputs.
+    """Return the labels of a head, the user's labels if there are any; None if they do
+    not fit the outputs of the head.
     """
     record = TASK_HEADS[kind]
     if record.has_labels:

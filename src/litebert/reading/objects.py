@@ -39,8 +39,8 @@ def rows_in(value: object) -> list[object] | None:
 
 
 def _rows_of_fields(value: Mapping[str, object]) -> list[object] | None:
-    """Return the rows of an object with lists in it: those of the only list, or of the
-    only one with more than texts and numbers; or all lists as columns.
+    """Return the rows of an object with lists in it: of the only list, or of the only
+    list with more than texts and numbers; else, the lists are columns.
     """
     lists = [field for field in value.values() if isinstance(field, list)]
     if len(lists) == 1:
@@ -67,13 +67,15 @@ def _rows_of_list(documents: Sequence[object]) -> list[object]:
 
 
 def _paragraphs(document: object) -> list[object]:
-    """Return the paragraphs of a document; what has none counts as one."""
+    """Return the paragraphs of a document; a document without them is one paragraph."""
     paragraphs = _list_in(document, "paragraphs")
     return [document] if paragraphs is None else paragraphs
 
 
 def _questions(paragraph: Any) -> Iterator[object]:
-    """Yield the questions of a paragraph with its text; what has none is a row."""
+    """Yield the questions of a paragraph, each with the text of the paragraph; anything
+    else is a row as it is.
+    """
     questions = _list_in(paragraph, "qas")
     if questions is None:
         yield paragraph
@@ -86,7 +88,9 @@ def _questions(paragraph: Any) -> Iterator[object]:
 
 
 def _patterns(intent: Any) -> Iterator[object]:
-    """Yield the texts of an intent with its tag; what has none is a row."""
+    """Yield the texts of an intent, each with the tag of the intent; anything else is a
+    row as it is.
+    """
     texts = _list_in(intent, "patterns")
     if texts is None:
         yield intent

@@ -298,7 +298,7 @@ def _usual_end(folder: Path) -> str:
 
 
 def _nearest(path: Path) -> str:
-    """Return which file may be meant by a name that none has."""
+    """Say which file may be meant by the name of a file that does not exist."""
     folder = path.parent
     if not folder.is_dir():
         return f"ls {quote(str(folder.parent))}"
@@ -439,8 +439,8 @@ def scan_lines(source: Source) -> Iterator[tuple[int, str | LitebertError]]:
 
 
 def _not_utf8(source: Source, number: int, block: bytes, place: int) -> LitebertError:
-    """Return the error of a byte at a place in a block of lines; `number` is that of
-    the line before the block.
+    """Return the error for a byte that is not UTF-8, at a place in a block of lines;
+    `number` is the number of the line before the block.
     """
     at = number + block.count(b"\n", 0, place) + 1
     column = place - block.rfind(b"\n", 0, place)

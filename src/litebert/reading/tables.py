@@ -115,7 +115,7 @@ class Dialect:
 def scan_delimited(
     source: Source, dialect: Dialect, columns: Sequence[str], *, num_headings: int
 ) -> Iterator[Scanned]:
-    """Yield each row after those of headings, with the line that it begins on.
+    """Yield the rows below the headings, each with the number of its first line.
 
     Cells for which the header has no name may be missing, and a row may end with empty
     cells too many.
@@ -269,8 +269,8 @@ def scan_json(source: Source) -> Iterator[Scanned]:
 
 
 def _object_or_error(source: Source, number: int, value: Any) -> Iterator[Scanned]:
-    """Yield a row, or the error of a value that is none; none for what an annotator has
-    rejected.
+    """Yield a value as a row, or its error if it is no object; yield nothing if an
+    annotator has rejected it.
     """
     row = columns_of(value)
     if not isinstance(row, dict):

@@ -100,8 +100,8 @@ def _counts(cells: Sequence[str]) -> bool:
 
 
 def _place_of_tags(sample: WordSample, word: int) -> int | None:
-    """Return the column of the tags, given that of the words: the last one, or the last
-    that marks entities.
+    """Return the column of the tags, given the column of the words: the last one, or
+    the last one that marks entities.
 
     If all columns after the word mark entities, the first has the outer ones, as in
     GermEval; a file that does not count its words may have chunks there.

@@ -66,7 +66,7 @@ class WordLayout:
         return f"{numbered}, tags in column {self.tag} of {len(self.names)}"
 
     def cells(self, line: str) -> list[str]:
-        """Return the cells of a line; none has text if the line is blank."""
+        """Return the cells of a line; those of a blank line are empty."""
         return split_cells(line, has_tabs=self.has_tabs)
 
     def is_comment(self, line: str, cells: Sequence[str], *, is_first: bool) -> bool:

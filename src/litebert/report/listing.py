@@ -247,7 +247,9 @@ def _facts_of(run: RunFolder) -> dict[Named, str]:
 
 
 def _measures(runs: Sequence[RunFolder]) -> Iterator[tuple[Cell, ...]]:
-    """Yield a row per measure: all of last steps before those of best evaluations."""
+    """Yield a row per measure: first those of the last steps, then those of the best
+    evaluations.
+    """
     measures = [_measures_of(run) for run in runs]
     keys = sorted(_keys(measures), key=lambda key: not key[0].startswith("last"))
     for key in keys:

@@ -20,8 +20,8 @@ smallest first.
 
 
 def published_on_dev(task: str) -> "list[PublishedScore]":
-    """Return the published scores of a task on its dev set; those of a plug-in's task
-    may be on another split, if there are none on dev.
+    """Return the published scores of a task on its dev set; of a plug-in's task without
+    such scores, the scores on other splits.
     """
     from litebert.tasks.named import published_scores  # imports torch
 

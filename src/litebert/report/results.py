@@ -102,8 +102,8 @@ def start_of(run: RunFolder) -> str:
 
 
 def task_of(run: RunFolder) -> str:
-    """Return the name of the task that a run was fine-tuned on; for a file of the
-    user's own, that of the file, and what is predicted.
+    """Return the name of the task that a run was fine-tuned on; for a user's own file,
+    the name of the file and what is predicted.
     """
     task = run.setting("task.name")
     if task != OWN:
@@ -133,7 +133,7 @@ def sentence_task(run: RunFolder) -> str:
 
 def doubts_of(run: RunFolder) -> list[str]:
     """Return reasons not to trust the results of a run, as clauses; for several seeds,
-    those of any seed.
+    the reasons of all seeds.
     """
     if run.kind == "fine-tuning":
         doubts = chain.from_iterable(result.doubts for result in results_of(run))

@@ -92,7 +92,7 @@ async def _serve_models(
 
 
 def _configure(app: Starlette, options: Options) -> uvicorn.Config:
-    """Return uvicorn's settings: limits on slow clients, and no logs but ours."""
+    """Return uvicorn's settings: limits on slow clients, and no log beside ours."""
     seconds = {"header_seconds": options.client_seconds}
     return uvicorn.Config(
         app,

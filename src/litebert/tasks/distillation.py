@@ -132,8 +132,8 @@ class Distillation(Task[Lesson]):
         )
 
     def loss(self, work: Lesson) -> Loss:
-        """Return the loss of a lesson: the error of its states, and that of pretraining
-        for pairs, of vectors for plain texts.
+        """Return the loss of a lesson: the error of its states, and beside it the loss
+        of pretraining for pairs, or the error of vectors for plain texts.
 
         Both lessons of a step have an error of states. Each counts by its lesson's share
         of the tokens, so that together they are the mean over all tokens.
@@ -181,8 +181,8 @@ class Distillation(Task[Lesson]):
         return 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)
 
     def hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
-        """Return the error of the student's states: half of it that after the last step,
-        half the mean of those after the earlier ones.
+        """Return the error of the student's states: half of it is the error after the
+        last step, half the mean of the errors after the earlier steps.
 
         Of several processes, each returns its part; the parts add up to the error.
         """

@@ -114,7 +114,9 @@ def _compress(data: bytes) -> bytes:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a model: that of its run or of the package, or its own."""
+    """Return the name of a model: the name of its run or of the package, or of its
+    folder.
+    """
     place = folder.resolve()
     return place.parent.name if place.name == "model" else place.name
 

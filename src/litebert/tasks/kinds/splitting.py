@@ -126,7 +126,9 @@ def spans_of(cell: object) -> list[Span] | None:
 
 
 def _from_python(text: str) -> list[Any] | None:
-    """Return a list of tuples or objects as Python writes it; None if it is none."""
+    """Return a list of tuples or objects that is written as in Python; None for any
+    other text.
+    """
     if not text.strip().startswith("["):
         return None
     try:

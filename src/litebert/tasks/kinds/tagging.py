@@ -392,7 +392,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
         return TagExample(id, tuple(words), numbers)
 
     def _unlabelled_words(self, cell: object, tag_cell: object) -> tuple[str, ...]:
-        """Return the words to be tagged: those of a list, or those of a text."""
+        """Return the words to be tagged, from a list or from a text."""
         if not self._is_plain_text(cell, tag_cell):
             return tuple(_words_in(cell))
         text = text_of(cell) or ""

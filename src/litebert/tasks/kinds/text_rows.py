@@ -32,7 +32,7 @@ from litebert.tasks.own.rows import (
 
 
 class TextRows(RowReading[TextExample, Scores]):
-    """Texts or pairs; the kind of label is that of `problem`."""
+    """Texts or pairs; `problem` says which kind of label they have."""
 
     what: ClassVar[str] = "texts"
     roles: ClassVar[tuple[Role, ...]] = ("text", "second", "label", "id")

@@ -64,8 +64,8 @@ def open_dataset(
 
 
 def with_settings(family: Family[Any, Any], task: TaskConfig) -> Family[Any, Any]:
-    """Return the kind of task with its settings: those of `task` that it has a field
-    for, and those of `task.settings`, all of which it must have.
+    """Return the kind of task with its settings: it takes the fields of `task` that it
+    also has, and must have all of `task.settings`.
     """
     values = family.checked_settings(task.settings)
     for field in fields(family):

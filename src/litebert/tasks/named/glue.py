@@ -87,8 +87,8 @@ AGAIN = "get the file again, or remove this row"
 
 
 def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
-    """Read one split from the folder of all tasks or from that of the task; texts are
-    unchanged.
+    """Read one split from the folder of all tasks, or from the folder of this task;
+    texts are unchanged.
     """
     if split not in task.splits:
         # the diagnostics `ax` are answered by models of MNLI

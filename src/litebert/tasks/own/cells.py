@@ -45,7 +45,7 @@ _TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
 
 
 def label_of(value: object) -> str | None:
-    """Return a cell as a label, which has one spelling whatever file it comes from.
+    """Return a cell as a label, spelt in the same way whatever file it comes from.
 
     A column of whole numbers in which some are missing is written with fractions by
     many programs, and each has its own words for yes and no.

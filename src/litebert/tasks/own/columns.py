@@ -58,7 +58,7 @@ def normalize_name(name: str) -> str:
 
 
 def is_usual_name(name: str) -> bool:
-    """Return whether a column of any role is often called so."""
+    """Return whether columns of some role are often called so."""
     return normalize_name(name) in _USUAL_NAMES
 
 

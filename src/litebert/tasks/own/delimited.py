@@ -62,7 +62,9 @@ def open_sheet(opening: Opening, has_header: bool | None) -> TableFile:
 
 
 def _without_title(rows: Sequence[NumberedCells]) -> Sequence[NumberedCells]:
-    """Return the rows from the first with two cells or more; all, if there is none."""
+    """Return the rows from the first one with two cells or more; if there is none, all
+    rows.
+    """
     for place, (_, cells) in enumerate(rows):
         num_filled = sum(cell is not None for cell in cells)
         if num_filled > 1:

@@ -61,8 +61,8 @@ class ColumnGuess:
         return [row.get(name) for row in self.sample]
 
     def free_columns(self) -> list[str]:
-        """Return the columns that have no role yet; not those of objects, whose parts
-        are columns.
+        """Return the columns that have no role yet; a column of objects is left out,
+        since its parts are columns.
         """
         unavailable = {*chain(*self.assigned.values()), *self._with_parts}
         return [name for name in self.names if name not in unavailable]
@@ -176,8 +176,8 @@ class ColumnGuess:
     # ---- labels ----
 
     def likely_labels(self) -> list[str]:
-        """Return the free columns with a usual word in their names that are not texts;
-        else those that look like labels. Dates are none.
+        """Return the free columns with a usual word in their names, unless they are
+        texts; else the columns that look like labels. Dates are left out.
         """
         free = self._free_without_dates()
         named = list[str]()
@@ -227,7 +227,7 @@ class ColumnGuess:
 
     def texts(self) -> list[str]:
         """Return the free columns of mostly distinct texts; else of any texts; else of
-        strings that are not labels. Dates and labels that are joined are none.
+        strings that are not labels. Dates and joined labels are left out.
         """
         free = self._free_without_dates()
         if len(free) == 1:

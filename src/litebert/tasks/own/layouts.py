@@ -191,8 +191,8 @@ def _with_names(row: Row, names_of: Mapping[str, Sequence[str]]) -> Row:
 
 
 def _named(cell: object, names: Sequence[str]) -> object:
-    """Return the name of a number, or those of a list of them; None for -1, which stands
-    for no label.
+    """Return the name of a number, or the names of a list of numbers; None for -1,
+    which stands for no label.
     """
     if isinstance(cell, list):
         return [_named(member, names) for member in cell]

@@ -61,8 +61,8 @@ class WordRows:
 
     @classmethod
     def find(cls, table: TableFile, sentence: str | None) -> "WordRows | None":
-        """Find the columns, of which the user may have named that of sentences; None if
-        rows are no words.
+        """Find the columns of a table with a word in each row; None for any other
+        table. `sentence` is the column of sentences, if the user named it.
         """
         sample = WordRowSample.of(table)
         word = sample.word_column(but=sentence)

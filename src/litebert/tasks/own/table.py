@@ -90,8 +90,8 @@ class TableFile:
             yield number, row
 
     def sample(self) -> list[Row]:
-        """Return the valid rows among the first ones; if there are none, raise their
-        first error.
+        """Return the valid rows among the first ones; raise the first error if none is
+        valid.
         """
         good = list[Row]()
         errors = list[LitebertError]()

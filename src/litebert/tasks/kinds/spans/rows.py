@@ -74,8 +74,8 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     def example(
         self, id: str, row: Row, place: str, *, is_labelled: bool
     ) -> SpanExample:
-        """Turn a row into an example; an empty list of answers means that there is
-        none.
+        """Turn a row into an example; an empty list of answers means that the question
+        has no answer.
         """
         question = self.text(row, "question", place)
         context = self.text(row, "context", place)

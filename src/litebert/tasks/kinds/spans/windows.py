@@ -128,8 +128,8 @@ def cut_windows(
     doc_stride: int,
     training: bool = False,
 ) -> Iterator[SpanFeature]:
-    """Yield the windows of questions one by one, so that those of a long context need
-    not fit in memory. All lengths are in pieces.
+    """Yield the windows of questions one by one, since all windows of a long context
+    may not fit in memory. All lengths are in pieces.
 
     Training windows without the answer are kept, with [CLS] as the target, marked as
     impossible.
@@ -213,7 +213,8 @@ def _target(
     answer: tuple[int, int] | None, start: int, stop: int, num_before: int
 ) -> NDArray[np.int64]:
     """Return (start, end, is_impossible) of a window over the pieces from `start` to
-    `stop`, after `num_before` tokens; an answer that is not wholly inside is none.
+    `stop`, after `num_before` tokens; an answer that is not wholly inside counts as
+    impossible.
     """
     if answer is None:
         return np.array([0, 0, 1])
