@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, TypeAlias
@@ -81,21 +81,21 @@ class Table:
         return f"{self.pool.name}-{len(self.train)}-{self.seed}"
 
     def texts(self, side: str = "a") -> list[str]:
-        """Return the texts of all rows, those to train on first."""
+        """Return a column of all rows, those to train on first."""
         return [row[side] for row in (*self.train, *self.test)]
 
     @cached_property
     def targets(self) -> NDArray[Any]:
         """The labels, scores or marks of all rows: (rows,) or (rows, labels)."""
-        labels = [row["label"] for row in (*self.train, *self.test)]
+        labels = self.texts("label")
         if self.pool.problem == "regression":
             return np.array(labels, dtype=np.float64)
         if self.pool.problem == "classification":
             return np.array(labels)
-        names = sorted({name for label in labels for name in names_in(label)})
-        return np.array(
-            [[name in names_in(label) for name in names] for label in labels]
-        )
+        names_of_rows = [names_in(label) for label in labels]
+        names = sorted(set(chain.from_iterable(names_of_rows)))
+        marks = [[name in of_row for name in names] for of_row in names_of_rows]
+        return np.array(marks)
 
     def measured(self, answers: NDArray[Any]) -> float:
         """Compare answers to the rows to test on with their labels."""
@@ -108,9 +108,8 @@ class Table:
         if self.pool.measure == "matthews":
             return float(metrics.matthews_corrcoef(expected, answers))
         if self.pool.measure == "micro_f1":
-            return float(
-                metrics.f1_score(expected, answers, average="micro", zero_division=0)
-            )
+            f1 = metrics.f1_score(expected, answers, average="micro", zero_division=0)
+            return float(f1)
         return float(metrics.accuracy_score(expected, answers))
 
 
@@ -134,24 +133,23 @@ def topics() -> list[dict[str, str]]:
     """Return texts of one to three questions of SQuAD; the labels of a text are the
     articles, of twelve, that it asks about. Each question is in one text.
     """
-    articles = [
-        [question["question"] for paragraph in article for question in paragraph["qas"]]
-        for article in squad("train")
-    ]
+    articles = list[list[str]]()
+    for paragraphs in squad("train"):
+        asked = chain.from_iterable(paragraph["qas"] for paragraph in paragraphs)
+        articles.append([question["question"] for question in asked])
     articles.sort(key=len, reverse=True)
-    questions = [
-        (f"topic {topic}", question)
-        for topic, asked in enumerate(articles[:12])
-        for question in asked
-    ]
-    order = in_drawn_order([question for _, question in questions], 0)
-    drawn = iter([questions[number] for number in order])
+    questions = list[str]()
+    topic_of = list[str]()  # of each question
+    for number, of_article in enumerate(articles[:12]):
+        questions += of_article
+        topic_of += [f"topic {number}"] * len(of_article)
+
+    drawn = iter(in_drawn_order(questions, 0))
     texts = list[dict[str, str]]()
     while chosen := list(islice(drawn, 1 + len(texts) % 3)):
-        label = SEPARATOR.join(sorted({topic for topic, _ in chosen}))
-        texts.append(
-            {"a": " ".join(question for _, question in chosen), "label": label}
-        )
+        topics_of_text = {topic_of[number] for number in chosen}
+        text = " ".join(questions[number] for number in chosen)
+        texts.append({"a": text, "label": SEPARATOR.join(sorted(topics_of_text))})
     return texts
 
 
@@ -163,23 +161,24 @@ def in_drawn_order(texts: Sequence[str], seed: int) -> list[int]:
 
 def draw(pool: Pool, num_rows: int, seed: int) -> Table | None:
     """Return the table of a seed; None if there are not enough rows."""
-    found = rows_of(pool.name)
-    texts = [row["a"] + row.get("b", "") for row in found]
-    order = in_drawn_order(texts, 0)
+    shuffled = shuffle(rows_of(pool.name), 0)
     if pool.name == "sst2":
         # whole sentences; the training file has phrases of its own sentences
-        test = [
-            {"a": row["sentence"], "label": row["label"]}
-            for row in rows(DATA / "glue/SST-2/dev.tsv.gz")
-        ]
+        test = list[dict[str, str]]()
+        for row in rows(DATA / "glue/SST-2/dev.tsv.gz"):
+            test.append({"a": row["sentence"], "label": row["label"]})
     else:
-        test = [found[number] for number in order[: pool.num_tested]]
-        order = order[pool.num_tested :]
-    if len(order) < num_rows:
+        test = shuffled[: pool.num_tested]
+        shuffled = shuffled[pool.num_tested :]
+    if len(shuffled) < num_rows:
         return None
-    left = [found[number] for number in order]
-    drawn = in_drawn_order([row["a"] + row.get("b", "") for row in left], seed)
-    return Table(pool, [left[number] for number in drawn[:num_rows]], test, seed)
+    return Table(pool, shuffle(shuffled, seed)[:num_rows], test, seed)
+
+
+def shuffle(texts: Sequence[dict[str, str]], seed: int) -> list[dict[str, str]]:
+    """Return rows in an order that depends on their texts and a seed."""
+    order = in_drawn_order([row["a"] + row.get("b", "") for row in texts], seed)
+    return [texts[number] for number in order]
 
 
 # ---- ways to answer ------------------------------------------------------------------
@@ -189,13 +188,11 @@ def commonest(data: Table) -> float:
     """Always give the commonest label, or for scores nothing that could rank them."""
     if data.pool.problem == "regression":
         return 0.0
-    targets = data.targets
+    trained = data.targets[: len(data.train)]
     if data.pool.problem == "multi-label":
-        ((combination, _),) = Counter(
-            map(tuple, targets[: len(data.train)])
-        ).most_common(1)
-        return data.measured(np.tile(combination, (len(data.test), 1)))
-    ((label, _),) = Counter(targets[: len(data.train)].tolist()).most_common(1)
+        [(marks, _)] = Counter(map(tuple, trained)).most_common(1)
+        return data.measured(np.tile(marks, (len(data.test), 1)))
+    [(label, _)] = Counter(trained.tolist()).most_common(1)
     return data.measured(np.repeat(label, len(data.test)))
 
 
@@ -241,10 +238,10 @@ def cosine(data: Table) -> float:
     from litebert import load
 
     model = load()
-    sides = [
-        model.embed([row[side] for row in data.test], normalize=True) for side in "ab"
-    ]
-    return data.measured((sides[0] * sides[1]).sum(1))
+    num_trained = len(data.train)
+    a = model.embed(data.texts("a")[num_trained:], normalize=True)
+    b = model.embed(data.texts("b")[num_trained:], normalize=True)
+    return data.measured((a * b).sum(1))
 
 
 def regressed(data: Table, features: Any) -> float:
@@ -258,10 +255,9 @@ def regressed(data: Table, features: Any) -> float:
     if data.pool.problem == "regression":
         search = GridSearchCV(Ridge(), {"alpha": 1 / strengths}, cv=5)
     elif data.pool.problem == "multi-label":
-        each = OneVsRestClassifier(LogisticRegression(max_iter=300))
-        search = GridSearchCV(
-            each, {"estimator__C": strengths}, cv=5, scoring="f1_micro"
-        )
+        classifier = OneVsRestClassifier(LogisticRegression(max_iter=300))
+        choices = {"estimator__C": strengths}
+        search = GridSearchCV(classifier, choices, cv=5, scoring="f1_micro")
     else:
         search = GridSearchCV(LogisticRegression(max_iter=300), {"C": strengths}, cv=5)
     search.fit(features[:num_rows], data.targets[:num_rows])
@@ -282,7 +278,7 @@ def finetuned(
     roles = ["text=a", "label=label"]
     if data.pool.has_pairs:
         roles.append("second=b")
-    given = [
+    words = [
         "task.name=table",
         f"data.columns={json.dumps(roles)}",
         f"train.seed={data.seed}",
@@ -295,18 +291,16 @@ def finetuned(
     ]
     # of two texts with a score, litebert itself chooses how to train them
     if data.pool.problem != "regression":
-        given.append(f"data.problem={data.pool.problem}")
+        words.append(f"data.problem={data.pool.problem}")
     folder.mkdir(parents=True, exist_ok=True)
     for part, part_rows in (("train", data.train), ("dev", data.test)):
         path = folder / f"{part}.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(part_rows[0]))
-            writer.writeheader()
-            writer.writerows(part_rows)
-        given.append(f"data.{part}={path}")
+        write_csv(path, part_rows)
+        words.append(f"data.{part}={path}")
     run = folder / "run"
-    finetune(resolve(FinetuneConfig, settings_from_words(given)), run, is_quiet=True)
+    finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
     result = RunFolder(run).outcome
+    assert result is not None, "the run is finished"
     shutil.rmtree(folder)
     name = data.pool.measure
     kept = result.best if result.kept == "best" else result.last
@@ -316,18 +310,22 @@ def finetuned(
     return values
 
 
+def write_csv(path: Path, rows_of_file: Sequence[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows_of_file[0]))
+        writer.writeheader()
+        writer.writerows(rows_of_file)
+
+
 def setfit(data: Table, teacher: str) -> float:
     """SetFit (arXiv 2209.11055) with its defaults, for single texts with one label."""
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
 
     model = SetFitModel.from_pretrained(teacher, device="cpu")
-    examples = Dataset.from_dict(
-        {
-            "text": [row["a"] for row in data.train],
-            "label": [row["label"] for row in data.train],
-        }
-    )
+    texts = [row["a"] for row in data.train]
+    labels = [row["label"] for row in data.train]
+    examples = Dataset.from_dict({"text": texts, "label": labels})
     arguments = TrainingArguments(
         batch_size=16,
         num_epochs=1,
@@ -481,26 +479,25 @@ def main(
         RESULTS.write_text(text, encoding="utf-8")
         return
     out.mkdir(parents=True, exist_ok=True)
-    chosen = [pool for pool in POOLS if pool.name in tables.split(",")]
+    pools = [pool for pool in POOLS if pool.name in tables.split(",")]
     for num_rows, seed in product(numbers(rows), numbers(seeds)):
-        for pool, way in product(chosen, ways.split(",")):
+        for pool, way in product(pools, ways.split(",")):
+            # fine-tuning has several results, of which one tells that it was done
+            result = "kept" if way == "finetune" else way
             done = {(r.task, r.num_rows, r.seed, r.way) for r in results_of(path)}
-            first = "kept" if way == "finetune" else way
-            data = draw(pool, least_rows(pool, num_rows), seed)
-            if data is None or not fits(way, pool):
+            if (pool.name, num_rows, seed, result) in done or not fits(way, pool):
                 continue
-            if (pool.name, num_rows, seed, first) in done:
+            data = draw(pool, least_rows(pool, num_rows), seed)
+            if data is None:
                 continue
             print(data.name, way, file=sys.stderr)
             start = time.process_time()
             values = measure(way, data, out, teacher, set)
             seconds = time.process_time() - start
-            lines = [
-                Measured(pool.name, num_rows, seed, name, value, seconds)
-                for name, value in values.items()
-            ]
             with path.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(asdict(line)) + "\n" for line in lines)
+                for name, value in values.items():
+                    line = Measured(pool.name, num_rows, seed, name, value, seconds)
+                    file.write(json.dumps(asdict(line)) + "\n")
 
 
 def least_rows(pool: Pool, num_rows: int) -> int:

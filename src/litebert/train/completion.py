@@ -92,8 +92,9 @@ def complete(
     """Fill in what depends on the data, and what depends on this machine: precision,
     threads and steps.
 
-    What a run that has begun, or a plan, measured is kept. Also return the needs, if
-    they were measured on the way.
+    A run by the clock (`train.minutes`) has as many steps as the time allows. They are
+    measured once: a plan in the same command, or the first start of a run, has them
+    already. If they are measured here, what the run needs is returned, too.
     """
     config = resolved.config
     tokenizer = sources.tokenizer if sources else None
@@ -113,18 +114,17 @@ def complete(
     recorded = RunFolder(folder).settings
     of_machine: dict[str, Json] = {"precision": settled_precision(train, recorded)}
     # Steps are known if they are set, or if the plan of this command measured them.
-    is_planned = train.minutes is None or resolved.origins["train.steps"] == MEASURED
+    has_steps = train.minutes is None or resolved.origins["train.steps"] == MEASURED
     # A run that is resumed keeps them: measured again, they would be another schedule.
-    is_begun = not is_planned and recorded.get("train.minutes") == train.minutes
-    if is_begun:
+    if not has_steps and recorded.get("train.minutes") == train.minutes:
         of_machine["threads"] = recorded["train.threads"]
         of_machine["steps"] = recorded["train.steps"]
+        has_steps = True
     settled = config.model_copy(
         update={"model": model, "train": train.model_copy(update=of_machine)}
     )
-    if is_planned or is_begun:
+    if has_steps:
         return settled, None
-    # What is left is a run by the clock: its steps are as many as the time allows.
     return fit_steps(settled, device, sources)
 
 

@@ -106,8 +106,8 @@ class RowReading(ABC, Generic[Example, Answer]):
         """Turn a row into an example; errors name its place."""
 
     def group(self, example: Example) -> tuple[str, str]:
-        """Return a text that is not both trained on and held out, and its label: the
-        same share of each is held out.
+        """Return the text and the label by which an example is held out: rows with the
+        same text stay together, and the same share of each label is held out.
         """
         return self.family.texts(example)[0], ""
 
