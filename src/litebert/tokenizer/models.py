@@ -6,6 +6,7 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from litebert.errors import LitebertError, missing_package
-from litebert.tokenizer.added import AddedToken, Part, Splitter
+from litebert.tokenizer.added import AddedToken, Splitter, Trace
 from litebert.tokenizer.model_file import (
     CONTROL,
     MAX_PIECE_BYTES,
@@ -24,15 +25,7 @@ from litebert.tokenizer.model_file import (
     ends_in_number_comma,
     read_model,
 )
-from litebert.tokenizer.text import Normalizer, Spans, replace_surrogates
-
-
-class Trace(NamedTuple):
-    """The pieces of a text, and where each came from."""
-
-    pieces: list[str]
-    spans: Spans  # (pieces, 2), in characters of the original
-
+from litebert.tokenizer.text import Normalizer, replace_surrogates
 
 SPACE = "▁"
 ALL_CORES = -1  # as a number of threads
@@ -182,11 +175,7 @@ class UnigramModel(_Vocabulary):
         are_across_spaces = [SPACE in piece.lstrip(SPACE) for piece in self.pieces]
         self.pieces_end_at_spaces = not any(are_across_spaces)
 
-        self._splitter: Splitter | None = None
-        if self.added:
-            self._splitter = Splitter(
-                self.added, normalizer.normalize, normalizer.align
-            )
+        self._splitter = Splitter(self.added, normalizer) if self.added else None
         self._processor = _load_processor(file.checked, name)
         # the ids of pieces that a text can produce; all others become the unknown piece
         self._spelled = dict[str, int]()
@@ -204,28 +193,10 @@ class UnigramModel(_Vocabulary):
     def encode_ids(
         self, texts: list[str], *, num_threads: int = ALL_CORES
     ) -> list[list[int]]:
+        encode = partial(self._encode_plain, num_threads=num_threads)
         if self._splitter is None:
-            return self._encode_plain(texts, num_threads=num_threads)
-        parts_of_texts = list[list[Part]]()
-        plain = list[str]()  # the parts of all texts that the model encodes
-        for text in texts:
-            parts = self._splitter.split(replace_surrogates(text))
-            parts_of_texts.append(parts)
-            for part in parts:
-                if part.id is None:
-                    plain.append(text[part.start : part.end])
-
-        ids_of_plain = iter(self._encode_plain(plain, num_threads=num_threads))
-        encoded = list[list[int]]()
-        for parts in parts_of_texts:
-            ids = list[int]()
-            for part in parts:
-                if part.id is None:
-                    ids += next(ids_of_plain)
-                else:
-                    ids.append(part.id)
-            encoded.append(ids)
-        return encoded
+            return encode(texts)
+        return self._splitter.encode(texts, encode)
 
     def _encode_plain(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
         """Return the ids of texts without added tokens."""
@@ -278,17 +249,7 @@ class UnigramModel(_Vocabulary):
     def trace(self, text: str) -> Trace:
         if self._splitter is None:
             return self._trace_plain(text)
-        pieces = list[str]()
-        spans = [np.zeros((0, 2), np.int32)]
-        for part in self._splitter.split(replace_surrogates(text)):
-            if part.id is not None:
-                pieces.append(self.pieces[part.id])
-                spans.append(np.array([(part.start, part.end)], np.int32))
-                continue
-            trace = self._trace_plain(text[part.start : part.end])
-            pieces += trace.pieces
-            spans.append(trace.spans + np.int32(part.start))
-        return Trace(pieces, np.concatenate(spans))
+        return self._splitter.trace(text, self._trace_plain)
 
     def _trace_plain(self, text: str) -> Trace:
         """Trace a text without added tokens through its three forms: as it is given,

@@ -4,19 +4,17 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert import files
 from litebert.errors import LitebertError
+from litebert.tokenizer.added import AddedToken, Splitter, Trace, join_traces
 from litebert.tokenizer.models import (
     ALL_CORES,
     SPACE,
-    Trace,
     UnigramModel,
     WordPieceModel,
 )
@@ -27,7 +25,7 @@ from litebert.tokenizer.on_disk import (
     WORDPIECE_FILE,
     read_vocabulary,
 )
-from litebert.tokenizer.text import Normalizer, Spans, replace_surrogates, single_text
+from litebert.tokenizer.text import Normalizer, Spans, single_text
 from litebert.tokenizer.tokenizer_json import tokenizer_config, tokenizer_json
 
 LONG = 1 << 20  # the longest text that is encoded at once, in characters
@@ -92,13 +90,6 @@ class Encoding:
         return f"Encoding({len(self.ids)} ids: {', '.join(shown)})"
 
 
-class _Part(NamedTuple):
-    """A part of a text that may contain names of special pieces, such as [MASK]."""
-
-    text: str
-    is_special: bool
-
-
 class Tokenizer:
     """A vocabulary and its rules; it is immutable, so threads can share one.
 
@@ -122,8 +113,12 @@ class Tokenizer:
         # tokens that are split off before the vocabulary sees a text
         self.added = model.added
         self.vocab_size = len(model.pieces)
-        self._special = re.compile(f"({'|'.join(map(re.escape, model.special))})")
-        self.special_ids = tuple(model.ids[name] for name in model.special)
+        special = [
+            AddedToken(name, model.ids[name], normalized=False)
+            for name in model.special
+        ]
+        self._special = Splitter(special, model.normalizer)
+        self.special_ids = tuple(token.id for token in special)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self.special_ids
         )
@@ -258,35 +253,11 @@ class Tokenizer:
             raise single_text(texts)
         as_list = list(texts)
         if special_tokens:
-            return self._encode_special(as_list, num_threads=num_threads)
+            encode = partial(self.encode_ids, num_threads=num_threads)
+            return self._special.encode(as_list, encode)
         if any(isinstance(text, str) and len(text) > LONG for text in as_list):
             return self._encode_long(as_list)
         return self._model.encode_ids(as_list, num_threads=num_threads)
-
-    def _encode_special(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
-        """Return the ids of texts in which a name such as `[MASK]` is the special piece."""
-        parts_of_texts = [list(self._split_special(text)) for text in texts]
-        plain = list[str]()  # the parts of all texts that are no special pieces
-        for parts in parts_of_texts:
-            plain.extend(part.text for part in parts if not part.is_special)
-        ids_of_plain = iter(self.encode_ids(plain, num_threads=num_threads))
-        encoded = list[list[int]]()
-        for parts in parts_of_texts:
-            ids = list[int]()
-            for part in parts:
-                if part.is_special:
-                    ids.append(self._model.ids[part.text])
-                else:
-                    ids += next(ids_of_plain)
-            encoded.append(ids)
-        return encoded
-
-    def _split_special(self, text: str) -> Iterator["_Part"]:
-        """Yield a text in parts: names of special pieces, and what is between them."""
-        # The pattern has a group, so that every second part is what it matched.
-        parts = self._special.split(replace_surrogates(text))
-        for number, part in enumerate(parts):
-            yield _Part(part, is_special=number % 2 == 1)
 
     def _encode_long(self, texts: list[str]) -> list[list[int]]:
         """Return the ids of texts of any length, which are encoded part by part."""
@@ -355,27 +326,18 @@ class Tokenizer:
         if is_framed:
             traces.append(Trace([special.cls], no_span))
         for text in texts:
-            traces += self._text_traces(text, special_tokens=special_tokens)
+            if special_tokens:
+                traces.append(self._special.trace(text, self._trace_plain))
+            else:
+                traces.append(self._trace_plain(text))
             if is_framed:
                 traces.append(Trace([special.sep], no_span))
-        pieces = list(chain.from_iterable(trace.pieces for trace in traces))
-        return Trace(pieces, np.concatenate([trace.spans for trace in traces]))
+        return join_traces(traces)
 
-    def _text_traces(self, text: str, *, special_tokens: bool) -> Iterator[Trace]:
-        """Yield the pieces and spans of a text, part by part."""
-        parts: Iterable[_Part] = [_Part(text, is_special=False)]
-        if special_tokens:
-            parts = self._split_special(text)
-        end = 0
-        for part in parts:
-            begin = end
-            end = begin + len(part.text)
-            if part.is_special:
-                yield Trace([part.text], np.array([(begin, end)], np.int32))
-                continue
-            for place, plain in self._parts(part.text):
-                trace = self._model.trace(plain)
-                yield Trace(trace.pieces, trace.spans + np.int32(begin + place))
+    def _trace_plain(self, text: str) -> Trace:
+        """Return the pieces and spans of a text of any length."""
+        parts = self._parts(text)
+        return join_traces([self._model.trace(part).moved(at) for at, part in parts])
 
     # ---- ids and pieces --------------------------------------------------------------
 
@@ -443,13 +405,12 @@ class Tokenizer:
         """
         # what the pieces inside words begin with
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
-        plain = self._special.sub(" ", text)
         num_pieces = 0
         num_letters = 0
         num_unknown = 0
-        for id_ in self.encode_ids([plain])[0]:
+        for id_ in self.encode_ids([text], special_tokens=True)[0]:
             piece = self.pieces[id_]
-            if piece == SPACE:
+            if piece == SPACE or id_ == self.mask_id:
                 continue
             num_pieces += 1
             if id_ == self.unk_id:
