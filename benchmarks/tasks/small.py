@@ -16,24 +16,25 @@ import json
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
-from itertools import chain, islice, product
+from itertools import chain, product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, mode
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.measure import machine, recorded, table
-from benchmarks.texts import DATA, labeled, rows, squad
+from benchmarks.measure import machine, record_section, table
+from benchmarks.texts import DATA, csv_text, labeled, rows, squad
 from litebert.cli.command import command_of
+from litebert.files import append_line, write_text
 from litebert.rng import random_bits
 
 MOST_TESTED = 800
+NUM_TOPICS = 12
 SEPARATOR = "|"  # between the labels of a row that has several
 TICKETS = Path("examples/tickets.csv")
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -81,21 +82,20 @@ class Table:
         return f"{self.pool.name}-{len(self.train)}-{self.seed}"
 
     def texts(self, side: str = "a") -> list[str]:
-        """Return a column of all rows, those to train on first."""
+        """Return the texts of all rows, those to train on first."""
         return [row[side] for row in (*self.train, *self.test)]
 
     @cached_property
     def targets(self) -> NDArray[Any]:
         """The labels, scores or marks of all rows: (rows,) or (rows, labels)."""
-        labels = self.texts("label")
+        labels = [row["label"] for row in (*self.train, *self.test)]
         if self.pool.problem == "regression":
             return np.array(labels, dtype=np.float64)
         if self.pool.problem == "classification":
             return np.array(labels)
-        names_of_rows = [names_in(label) for label in labels]
-        names = sorted(set(chain.from_iterable(names_of_rows)))
-        marks = [[name in of_row for name in names] for of_row in names_of_rows]
-        return np.array(marks)
+        marks = [names_in(label) for label in labels]
+        names = sorted(set(chain(*marks)))
+        return np.array([np.isin(names, marked) for marked in marks])
 
     def measured(self, answers: NDArray[Any]) -> float:
         """Compare answers to the rows to test on with their labels."""
@@ -108,8 +108,10 @@ class Table:
         if self.pool.measure == "matthews":
             return float(metrics.matthews_corrcoef(expected, answers))
         if self.pool.measure == "micro_f1":
-            f1 = metrics.f1_score(expected, answers, average="micro", zero_division=0)
-            return float(f1)
+            score = metrics.f1_score(
+                expected, answers, average="micro", zero_division=0
+            )
+            return float(score)
         return float(metrics.accuracy_score(expected, answers))
 
 
@@ -133,24 +135,33 @@ def topics() -> list[dict[str, str]]:
     """Return texts of one to three questions of SQuAD; the labels of a text are the
     articles, of twelve, that it asks about. Each question is in one text.
     """
+    questions = list[str]()
+    topics_of = list[str]()
+    for topic, asked in enumerate(longest_articles(NUM_TOPICS)):
+        questions += asked
+        topics_of += [f"topic {topic}"] * len(asked)
+    order = in_drawn_order(questions, 0)
+    texts = list[dict[str, str]]()
+    while order:
+        count = 1 + len(texts) % 3
+        drawn = order[:count]
+        order = order[count:]
+        text = " ".join(questions[number] for number in drawn)
+        labels = sorted({topics_of[number] for number in drawn})
+        texts.append({"a": text, "label": SEPARATOR.join(labels)})
+    return texts
+
+
+def longest_articles(number: int) -> list[list[str]]:
+    """Return the questions of the articles of SQuAD that have most of them."""
     articles = list[list[str]]()
     for paragraphs in squad("train"):
-        asked = chain.from_iterable(paragraph["qas"] for paragraph in paragraphs)
-        articles.append([question["question"] for question in asked])
+        questions = list[str]()
+        for paragraph in paragraphs:
+            questions += [qa["question"] for qa in paragraph["qas"]]
+        articles.append(questions)
     articles.sort(key=len, reverse=True)
-    questions = list[str]()
-    topic_of = list[str]()  # of each question
-    for number, of_article in enumerate(articles[:12]):
-        questions += of_article
-        topic_of += [f"topic {number}"] * len(of_article)
-
-    drawn = iter(in_drawn_order(questions, 0))
-    texts = list[dict[str, str]]()
-    while chosen := list(islice(drawn, 1 + len(texts) % 3)):
-        topics_of_text = {topic_of[number] for number in chosen}
-        text = " ".join(questions[number] for number in chosen)
-        texts.append({"a": text, "label": SEPARATOR.join(sorted(topics_of_text))})
-    return texts
+    return articles[:number]
 
 
 def in_drawn_order(texts: Sequence[str], seed: int) -> list[int]:
@@ -161,24 +172,30 @@ def in_drawn_order(texts: Sequence[str], seed: int) -> list[int]:
 
 def draw(pool: Pool, num_rows: int, seed: int) -> Table | None:
     """Return the table of a seed; None if there are not enough rows."""
-    shuffled = shuffle(rows_of(pool.name), 0)
+    candidates = drawn_rows(rows_of(pool.name), 0)
     if pool.name == "sst2":
-        # whole sentences; the training file has phrases of its own sentences
-        test = list[dict[str, str]]()
-        for row in rows(DATA / "glue/SST-2/dev.tsv.gz"):
-            test.append({"a": row["sentence"], "label": row["label"]})
+        test = sst2_sentences()
     else:
-        test = shuffled[: pool.num_tested]
-        shuffled = shuffled[pool.num_tested :]
-    if len(shuffled) < num_rows:
+        test = candidates[: pool.num_tested]
+        candidates = candidates[pool.num_tested :]
+    if len(candidates) < num_rows:
         return None
-    return Table(pool, shuffle(shuffled, seed)[:num_rows], test, seed)
+    train = drawn_rows(candidates, seed)[:num_rows]
+    return Table(pool, train, test, seed)
 
 
-def shuffle(texts: Sequence[dict[str, str]], seed: int) -> list[dict[str, str]]:
+def drawn_rows(table_rows: list[dict[str, str]], seed: int) -> list[dict[str, str]]:
     """Return rows in an order that depends on their texts and a seed."""
-    order = in_drawn_order([row["a"] + row.get("b", "") for row in texts], seed)
-    return [texts[number] for number in order]
+    texts = [row["a"] + row.get("b", "") for row in table_rows]
+    return [table_rows[number] for number in in_drawn_order(texts, seed)]
+
+
+def sst2_sentences() -> list[dict[str, str]]:
+    """Return whole sentences; the training file has phrases of its own sentences."""
+    sentences = list[dict[str, str]]()
+    for row in rows(DATA / "glue/SST-2/dev.tsv.gz"):
+        sentences.append({"a": row["sentence"], "label": row["label"]})
+    return sentences
 
 
 # ---- ways to answer ------------------------------------------------------------------
@@ -190,10 +207,9 @@ def commonest(data: Table) -> float:
         return 0.0
     trained = data.targets[: len(data.train)]
     if data.pool.problem == "multi-label":
-        [(marks, _)] = Counter(map(tuple, trained)).most_common(1)
-        return data.measured(np.tile(marks, (len(data.test), 1)))
-    [(label, _)] = Counter(trained.tolist()).most_common(1)
-    return data.measured(np.repeat(label, len(data.test)))
+        combination = mode(map(tuple, trained))
+        return data.measured(np.tile(combination, (len(data.test), 1)))
+    return data.measured(np.repeat(mode(trained.tolist()), len(data.test)))
 
 
 def words(data: Table) -> float:
@@ -223,13 +239,11 @@ def vector_features(data: Table) -> Vectors:
     from litebert import load
 
     model = load()
-    a = model.embed(data.texts("a"), normalize=True)
-    # to unit variance
-    a = a * a.shape[1] ** 0.5
+    unit_variance = model.network.config.hidden_size**0.5
+    a = unit_variance * model.embed(data.texts("a"), normalize=True)
     if not data.pool.has_pairs:
         return a
-    b = model.embed(data.texts("b"), normalize=True)
-    b = b * b.shape[1] ** 0.5
+    b = unit_variance * model.embed(data.texts("b"), normalize=True)
     return np.concatenate([a, b, abs(a - b), a * b], axis=1)
 
 
@@ -238,10 +252,9 @@ def cosine(data: Table) -> float:
     from litebert import load
 
     model = load()
-    num_trained = len(data.train)
-    a = model.embed(data.texts("a")[num_trained:], normalize=True)
-    b = model.embed(data.texts("b")[num_trained:], normalize=True)
-    return data.measured((a * b).sum(1))
+    firsts = model.embed([row["a"] for row in data.test], normalize=True)
+    seconds = model.embed([row["b"] for row in data.test], normalize=True)
+    return data.measured((firsts * seconds).sum(1))
 
 
 def regressed(data: Table, features: Any) -> float:
@@ -252,14 +265,18 @@ def regressed(data: Table, features: Any) -> float:
 
     num_rows = len(data.train)
     strengths = np.logspace(-4, 2, 7)
+    logistic = LogisticRegression(max_iter=300)
     if data.pool.problem == "regression":
         search = GridSearchCV(Ridge(), {"alpha": 1 / strengths}, cv=5)
     elif data.pool.problem == "multi-label":
-        classifier = OneVsRestClassifier(LogisticRegression(max_iter=300))
-        choices = {"estimator__C": strengths}
-        search = GridSearchCV(classifier, choices, cv=5, scoring="f1_micro")
+        search = GridSearchCV(
+            OneVsRestClassifier(logistic),
+            {"estimator__C": strengths},
+            cv=5,
+            scoring="f1_micro",
+        )
     else:
-        search = GridSearchCV(LogisticRegression(max_iter=300), {"C": strengths}, cv=5)
+        search = GridSearchCV(logistic, {"C": strengths}, cv=5)
     search.fit(features[:num_rows], data.targets[:num_rows])
     return data.measured(search.predict(features[num_rows:]))
 
@@ -275,10 +292,29 @@ def finetuned(
     from litebert.settings import resolve, settings_from_words
     from litebert.train.finetune import finetune
 
+    words = [*settings_of(data), *settings]
+    for part, part_rows in (("train", data.train), ("dev", data.test)):
+        path = folder / f"{part}.csv"
+        write_text(path, csv_text(part_rows))
+        words.append(f"data.{part}={path}")
+    run = folder / "run"
+    finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
+    result = RunFolder(run).outcome
+    shutil.rmtree(folder)
+    kept = result.best if result.kept == "best" else result.last
+    measure = data.pool.measure
+    values = {"kept": kept.values[measure], "last": result.last.values[measure]}
+    if result.first is not None:
+        values["start"] = result.first.values[measure]
+    return values
+
+
+def settings_of(data: Table) -> list[str]:
+    """Return the settings of a run on a table, without its files."""
     roles = ["text=a", "label=label"]
     if data.pool.has_pairs:
         roles.append("second=b")
-    words = [
+    settings = [
         "task.name=table",
         f"data.columns={json.dumps(roles)}",
         f"train.seed={data.seed}",
@@ -287,34 +323,11 @@ def finetuned(
         "train.save_every=1000000",
         # at the start and at the end
         "train.eval_every=1000000",
-        *settings,
     ]
     # of two texts with a score, litebert itself chooses how to train them
     if data.pool.problem != "regression":
-        words.append(f"data.problem={data.pool.problem}")
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, part_rows in (("train", data.train), ("dev", data.test)):
-        path = folder / f"{part}.csv"
-        write_csv(path, part_rows)
-        words.append(f"data.{part}={path}")
-    run = folder / "run"
-    finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
-    result = RunFolder(run).outcome
-    assert result is not None, "the run is finished"
-    shutil.rmtree(folder)
-    name = data.pool.measure
-    kept = result.best if result.kept == "best" else result.last
-    values = {"kept": kept.values[name], "last": result.last.values[name]}
-    if result.first is not None:
-        values["start"] = result.first.values[name]
-    return values
-
-
-def write_csv(path: Path, rows_of_file: Sequence[dict[str, str]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows_of_file[0]))
-        writer.writeheader()
-        writer.writerows(rows_of_file)
+        settings.append(f"data.problem={data.pool.problem}")
+    return settings
 
 
 def setfit(data: Table, teacher: str) -> float:
@@ -421,7 +434,8 @@ python -m benchmarks.tasks.small OUT --record
 def section(results: Sequence[Measured]) -> str:
     """Return the part of RESULTS.md: a table for each number of rows."""
     parts = [INTRODUCTION]
-    ways = [way for way in TITLES if any(result.way == way for result in results)]
+    measured_ways = {result.way for result in results}
+    ways = [way for way in TITLES if way in measured_ways]
     for num_rows in sorted({result.num_rows for result in results}):
         lines = list[list[str]]()
         for pool in POOLS:
@@ -439,12 +453,18 @@ def section(results: Sequence[Measured]) -> str:
 def values_of(
     results: Sequence[Measured], task: str, num_rows: int, way: str
 ) -> list[float]:
-    key = (task, num_rows, way)
-    return [r.value for r in results if (r.task, r.num_rows, r.way) == key]
+    values = list[float]()
+    for result in results:
+        if (result.task, result.num_rows, result.way) == (task, num_rows, way):
+            values.append(result.value)
+    return values
 
 
 def seconds_of(results: Sequence[Measured], num_rows: int, way: str) -> str:
-    seconds = [r.seconds for r in results if (r.num_rows, r.way) == (num_rows, way)]
+    seconds = list[float]()
+    for result in results:
+        if (result.num_rows, result.way) == (num_rows, way):
+            seconds.append(result.seconds)
     return f"{fmean(seconds):.1f}" if seconds else "-"
 
 
@@ -475,17 +495,13 @@ def main(
     """Measure each way on each table that has no result yet, the smallest first."""
     path = out / "results.jsonl"
     if record:
-        text = recorded(RESULTS.read_text(encoding="utf-8"), section(results_of(path)))
-        RESULTS.write_text(text, encoding="utf-8")
+        record_section(RESULTS, section(results_of(path)))
         return
     out.mkdir(parents=True, exist_ok=True)
-    pools = [pool for pool in POOLS if pool.name in tables.split(",")]
+    chosen = [pool for pool in POOLS if pool.name in tables.split(",")]
     for num_rows, seed in product(numbers(rows), numbers(seeds)):
-        for pool, way in product(pools, ways.split(",")):
-            # fine-tuning has several results, of which one tells that it was done
-            result = "kept" if way == "finetune" else way
-            done = {(r.task, r.num_rows, r.seed, r.way) for r in results_of(path)}
-            if (pool.name, num_rows, seed, result) in done or not fits(way, pool):
+        for pool, way in product(chosen, ways.split(",")):
+            if not fits(way, pool) or is_measured(path, pool, num_rows, seed, way):
                 continue
             data = draw(pool, least_rows(pool, num_rows), seed)
             if data is None:
@@ -494,10 +510,18 @@ def main(
             start = time.process_time()
             values = measure(way, data, out, teacher, set)
             seconds = time.process_time() - start
-            with path.open("a", encoding="utf-8") as file:
-                for name, value in values.items():
-                    line = Measured(pool.name, num_rows, seed, name, value, seconds)
-                    file.write(json.dumps(asdict(line)) + "\n")
+            for name, value in values.items():
+                line = Measured(pool.name, num_rows, seed, name, value, seconds)
+                append_line(path, json.dumps(asdict(line)))
+
+
+def is_measured(path: Path, pool: Pool, num_rows: int, seed: int, way: str) -> bool:
+    first = "kept" if way == "finetune" else way
+    for line in results_of(path):
+        key = (line.task, line.num_rows, line.seed, line.way)
+        if key == (pool.name, num_rows, seed, first):
+            return True
+    return False
 
 
 def least_rows(pool: Pool, num_rows: int) -> int:
