@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TypeAlias
@@ -22,6 +23,7 @@ import numpy as np
 from benchmarks.measure import memory
 from benchmarks.serving.run import (
     MODEL,
+    Measured,
     body_of,
     children_of,
     free_port,
@@ -43,53 +45,71 @@ async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool
     An idle connection that the server has closed meanwhile is replaced, as clients do.
     """
     is_new = not idle
-    reader, writer = (
-        await asyncio.open_connection("127.0.0.1", port) if is_new else idle.pop()
+    if is_new:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    else:
+        reader, writer = idle.pop()
+    head = (
+        "POST /v1/embed HTTP/1.1\r\n"
+        f"Host: {port}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Content-Type: application/json\r\n"
+        "\r\n"
     )
-    head = f"POST /v1/embed HTTP/1.1\r\nHost: {port}\r\nContent-Length: {len(body)}\r\n"
-    writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+    writer.write(head.encode() + body)
     try:
         headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     except (asyncio.IncompleteReadError, ConnectionResetError) as error:
         if is_new or getattr(error, "partial", b""):
             raise
         return await ask(port, idle, body)
-    await reader.readexactly(int(headers.partition("content-length:")[2].split()[0]))
+    _, _, behind = headers.partition("content-length:")
+    await reader.readexactly(int(behind.split()[0]))
     idle.append((reader, writer))
     return int(headers.split()[1]), "retry-after:" in headers
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a request got: the HTTP status, after how many seconds, and whether it was
+    told when to try again.
+    """
+
+    status: int
+    seconds: float
+    has_retry_after: bool
+
+
 async def arrivals(
     port: int, texts: Iterable[str], *, rate: float, seconds: float
-) -> list[tuple[int, float, bool]]:
-    """Send requests at a fixed rate; return status, seconds, and whether Retry-After
-    was set.
-    """
-    found = []
+) -> list[Answer]:
+    """Send requests at a fixed rate, and return all answers."""
+    answers = list[Answer]()
     idle = list[Connection]()
     bodies = [body_of([text]).encode() for text in texts]
 
     async def timed(body: bytes) -> None:
         started = time.perf_counter()
-        status, has_retry = await ask(port, idle, body)
-        found.append((status, time.perf_counter() - started, has_retry))
+        status, has_retry_after = await ask(port, idle, body)
+        answers.append(Answer(status, time.perf_counter() - started, has_retry_after))
 
     started = time.perf_counter()
     tasks = []
     for number, body in enumerate(islice(cycle(bodies), int(rate * seconds))):
-        await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
+        due = started + number / rate
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
         tasks.append(asyncio.create_task(timed(body)))
     late = time.perf_counter() - started - seconds
     await asyncio.gather(*tasks)
     for _, writer in idle:
         writer.close()
-    assert late < 0.1 * seconds, (
-        f"the load itself is {late:.1f} s late; it needs a free core"
-    )
-    return found
+    if late >= 0.1 * seconds:
+        raise SystemExit(f"the load itself is {late:.1f} s late; it needs a free core")
+    return answers
 
 
 def megabytes(process: int) -> float:
+    """Return the resident memory of a process and of all that it started."""
     return memory(process)["Rss"] + sum(map(megabytes, children_of(process)))
 
 
@@ -102,51 +122,61 @@ def milliseconds(times: Sequence[float]) -> str:
 
 def main(*, model: Path = MODEL, seconds: float = 60, times: float = 5) -> None:
     """Print what was measured."""
-    first, *others = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {others[0] if others else first})
+    core = leave_a_core_to_the_server()
     port = free_port()
     command = [sys.executable, "-m", "litebert", "serve", str(model), "--threads", "1"]
     mixed, short = loads(400)
-    with server(command, port, first) as process:
-        measure(mixed, port)
+    with server(command, port, core) as process:
+        measure(mixed, port)  # warms up
         closed = measure(mixed, port)
         alone = measure(short, port)
-        print(
-            f"unloaded: one short text p50 {alone.p50_ms:.1f} ms, p99"
-            f" {alone.p99_ms:.1f} ms"
-        )
-        print(f"capacity: {closed.per_second:.0f} requests/s, 16 clients")
-        print(f"          p50 {closed.p50_ms:.1f} ms, p99 {closed.p99_ms:.1f} ms")
+        _print_unloaded(closed, alone)
         before = megabytes(process)
         rate = times * closed.per_second
-        found = asyncio.run(arrivals(port, mixed.texts, rate=rate, seconds=seconds))
+        answers = asyncio.run(arrivals(port, mixed.texts, rate=rate, seconds=seconds))
         ended = time.perf_counter()
         measure(short, port)
         recovered = time.perf_counter() - ended
-        answered, refused = (
-            [wait for status, wait, _ in found if status == each]
-            for each in (ANSWERED, REFUSED)
-        )
-        told = sum(retry for status, _, retry in found if status == REFUSED)
-        goodput = len(answered) / seconds
-        print(
-            f"load:     {len(found)} requests in {seconds:.0f} s, {rate:.0f} a second"
-        )
-        print(
-            f"answered: {len(answered)}, {goodput:.0f} a second,"
-            f" {goodput / closed.per_second:.0%} of capacity"
-        )
-        print(f"          {milliseconds(answered)}")
-        print(
-            f"refused:  {len(refused)}, {told} with Retry-After,"
-            f" {milliseconds(refused)}"
-        )
-        print(f"other:    {len(found) - len(answered) - len(refused)}")
+        _print_load(answers, rate, seconds, capacity=closed.per_second)
         print(f"memory:   {before:.0f} MB before, {megabytes(process):.0f} MB after")
-        print(
-            f"after:    {len(short.texts)} short texts one after another in"
-            f" {recovered:.1f} s"
-        )
+        number = len(short.texts)
+        print(f"after:    {number} short texts one after another in {recovered:.1f} s")
+
+
+def leave_a_core_to_the_server() -> int:
+    """Move this process to another core, if there is one; return that of the server."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, others[:1] or [first])
+    return first
+
+
+def _print_unloaded(closed: Measured, alone: Measured) -> None:
+    print(
+        f"unloaded: one short text p50 {alone.p50_ms:.1f} ms, p99 {alone.p99_ms:.1f} ms"
+    )
+    print(f"capacity: {closed.per_second:.0f} requests/s, 16 clients")
+    print(f"          p50 {closed.p50_ms:.1f} ms, p99 {closed.p99_ms:.1f} ms")
+
+
+def _print_load(
+    answers: Sequence[Answer], rate: float, seconds: float, *, capacity: float
+) -> None:
+    waits: dict[int, list[float]] = {ANSWERED: [], REFUSED: []}
+    for answer in answers:
+        waits.setdefault(answer.status, []).append(answer.seconds)
+    refusals = [answer for answer in answers if answer.status == REFUSED]
+    told = sum(refusal.has_retry_after for refusal in refusals)
+    num_answered = len(waits[ANSWERED])
+    goodput = num_answered / seconds
+    share = goodput / capacity
+    print(f"load:     {len(answers)} requests in {seconds:.0f} s, {rate:.0f} a second")
+    print(f"answered: {num_answered}, {goodput:.0f} a second, {share:.0%} of capacity")
+    print(f"          {milliseconds(waits[ANSWERED])}")
+    print(
+        f"refused:  {len(refusals)}, {told} with Retry-After,"
+        f" {milliseconds(waits[REFUSED])}"
+    )
+    print(f"other:    {len(answers) - num_answered - len(refusals)}")
 
 
 if __name__ == "__main__":

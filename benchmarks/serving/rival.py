@@ -9,6 +9,8 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
@@ -41,47 +43,52 @@ def embedder(model: Path, engine: str, precision: str) -> Embed:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         (root / "model").symlink_to(model.resolve())
-        export = {"onnxruntime": export_onnx, "openvino": export_openvino}.get(engine)
-        if export:
-            export(root / "model", root, is_quantised=False)
+        if engine == "onnxruntime":
+            export_onnx(root / "model", root, is_quantised=False)
+        elif engine == "openvino":
+            export_openvino(root / "model", root, is_quantised=False)
         rival = rivals.load(f"{engine} {precision}", root)
 
     @torch.inference_mode()
     def embed(texts: list[str]) -> list[list[float]]:
-        found = tokenizer(texts, truncation=True, max_length=512)
-        batch = Texts(tuple(found["input_ids"]), tuple(found["token_type_ids"]))
-        states = rival.states(rival.ready(batch)(), batch)
-        return [
-            part.mean(0).tolist()
-            for part in torch.from_numpy(states).split(batch.lengths)
-        ]
+        encoded = tokenizer(texts, truncation=True, max_length=512)
+        batch = Texts(tuple(encoded["input_ids"]), tuple(encoded["token_type_ids"]))
+        compute = rival.ready(batch)
+        states = torch.from_numpy(rival.states(compute(), batch))  # (tokens, hidden)
+        return [tokens.mean(0).tolist() for tokens in states.split(batch.lengths)]
 
     return embed
 
 
+@dataclass(frozen=True)
+class Job:
+    """The texts of a request, and where their vectors will be."""
+
+    texts: list[str]
+    vectors: asyncio.Future[list[list[float]]]
+
+
+async def compute_together(queue: asyncio.Queue[Job], embed: Embed) -> None:
+    """Compute all requests that wait, at most MAX_BATCH, as one padded batch."""
+    while True:
+        jobs = [await queue.get()]
+        while not queue.empty() and len(jobs) < MAX_BATCH:
+            jobs.append(queue.get_nowait())
+        texts = list(chain(*(job.texts for job in jobs)))
+        vectors = iter(await asyncio.to_thread(embed, texts))
+        for job in jobs:
+            job.vectors.set_result(list(islice(vectors, len(job.texts))))
+
+
 def make_app(embed: Embed) -> FastAPI:
     """Compute each request alone in FastAPI's thread pool, or waiting requests
-    together, at most MAX_BATCH.
+    together.
     """
-    queue: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[float]]]]] = (
-        asyncio.Queue()
-    )
-
-    async def compute() -> None:
-        while True:
-            jobs = [await queue.get()]
-            while not queue.empty() and len(jobs) < MAX_BATCH:
-                jobs.append(queue.get_nowait())
-            vectors = await asyncio.to_thread(
-                embed, [text for own, _ in jobs for text in own]
-            )
-            for own, done in jobs:
-                done.set_result(vectors[: len(own)])
-                vectors = vectors[len(own) :]
+    queue = asyncio.Queue[Job]()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        task = asyncio.create_task(compute())
+        task = asyncio.create_task(compute_together(queue, embed))
         yield
         task.cancel()
 
@@ -93,11 +100,9 @@ def make_app(embed: Embed) -> FastAPI:
 
     @app.post("/v1/embed-together")
     async def together(body: Body) -> dict[str, list[list[float]]]:
-        done: asyncio.Future[list[list[float]]] = (
-            asyncio.get_running_loop().create_future()
-        )
-        await queue.put((body.texts, done))
-        return {"result": await done}
+        job = Job(body.texts, asyncio.get_running_loop().create_future())
+        await queue.put(job)
+        return {"result": await job.vectors}
 
     return app
 
