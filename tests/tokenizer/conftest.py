@@ -1,5 +1,5 @@
-"""A small vocabulary trained on generated sentences, and the paragraphs of real
-articles.
+"""Small vocabularies, trained on generated sentences or written by hand, and the
+paragraphs of real articles.
 """
 
 import gzip
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.tokenizer.model_file import Piece, write_model
+from litebert.tokenizer.model_file import CONTROL, NORMAL, UNKNOWN, Piece, write_model
 
 SUBJECTS = (
     "The old miller, A young captain, Her sister's café, Our naïve neighbour, Jürgen,"
@@ -26,16 +26,30 @@ THINGS = (
     " broken windows, pairs of shoes, black umbrellas, lanterns"
 )
 
+WORDPIECES = (
+    "[UNK] [CLS] [SEP] want ##want ##ed wa un runn ##ing , [PAD] [MASK] hello ! how are"
+    " you ? ah 博 推 zz ` $ anna walked to the house there she found 1 024 red ball ##s"
+    " zoe said no ; :"
+)
+
 
 @pytest.fixture(scope="session")
 def sentences() -> list[str]:
     """Return 729 sentences with enough numbers for pieces such as `▁2,`."""
-    return [
-        f"In {1700 + 7 * k % 311}, {who} {did} {137 * k % 9000:,} {what}, or № {k}."
-        for k, (who, did, what) in enumerate(
-            product(*(words.split(", ") for words in (SUBJECTS, VERBS, THINGS)))
-        )
-    ]
+    texts = []
+    lists = [words.split(", ") for words in (SUBJECTS, VERBS, THINGS)]
+    for number, (subject, verb, thing) in enumerate(product(*lists)):
+        year = 1700 + 7 * number % 311
+        amount = 137 * number % 9000
+        texts.append(f"In {year}, {subject} {verb} {amount:,} {thing}, or № {number}.")
+    return texts
+
+
+@pytest.fixture(scope="session")
+def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("wordpiece") / "vocab.txt"
+    path.write_text(WORDPIECES.replace(" ", "\n") + "\n", encoding="utf-8")
+    return Tokenizer.load(path)
 
 
 @pytest.fixture(scope="session")
@@ -50,11 +64,12 @@ def own(own_model: bytes) -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def paragraphs(real_data: Path) -> list[str]:
-    with gzip.open(
-        real_data / "text" / "wiki_articles.jsonl.gz", "rt", encoding="utf-8"
-    ) as file:
-        texts = [json.loads(line)["text"] for line in file]
-    return [paragraph for text in texts for paragraph in text.split("\n") if paragraph]
+    lines = list[str]()
+    path = real_data / "text" / "wiki_articles.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for row in file:
+            lines.extend(json.loads(row)["text"].split("\n"))
+    return [line for line in lines if line]
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +78,15 @@ def make_model() -> Callable[[dict[str, float]], bytes]:
     the given ones.
     """
     special = [
-        Piece(name, 0.0, 2 if name == "<unk>" else 3)
-        for name in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+        Piece("<pad>", 0.0, CONTROL),
+        Piece("<unk>", 0.0, UNKNOWN),
+        Piece("[CLS]", 0.0, CONTROL),
+        Piece("[SEP]", 0.0, CONTROL),
+        Piece("[MASK]", 0.0, CONTROL),
     ]
-    return lambda scores: write_model(
-        [*special, *(Piece(text, score, 1) for text, score in scores.items())], b""
-    )
+
+    def make(scores: dict[str, float]) -> bytes:
+        pieces = [Piece(text, score, NORMAL) for text, score in scores.items()]
+        return write_model([*special, *pieces], b"")
+
+    return make
