@@ -195,7 +195,8 @@ def tagging_measures(
     for sentence, answers in zip(wanted, predicted, strict=True):
         for tag, answer in zip(sentence, answers, strict=True):
             num_tags += 1
-            num_right += tag == answer
+            if tag == answer:
+                num_right += 1
     require_examples(num_tags)
     expected = _entities_of_all(wanted, labels)
     answered = _entities_of_all(predicted, labels)

@@ -84,7 +84,8 @@ def count_rows(sources: Sequence[Source]) -> int | None:
         if is_stream or is_read_whole or source.compression:
             return None
         num_lines += sum(piece.count(b"\n") for piece in inputs.read_pieces(source))
-        num_lines -= source.kind in DELIMITED  # its header
+        if source.kind in DELIMITED:
+            num_lines -= 1  # the header
     return max(0, num_lines)
 
 

@@ -192,7 +192,8 @@ class _Modules(RootModel[list[_Module]]):
     @property
     def dense(self) -> list[_Module]:
         """Everything between the pooling and a normalization."""
-        return self.root[2 : len(self.root) - self.has_normalize]
+        after_pooling = self.root[2:]
+        return after_pooling[:-1] if self.has_normalize else after_pooling
 
 
 class _Dense(BaseModel):

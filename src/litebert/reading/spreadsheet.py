@@ -69,7 +69,8 @@ def _is_table(rows: Sequence[tuple[int, Cells]]) -> bool:
     num_divided = 0
     for _, cells in rows:
         num_filled = sum(cell is not None for cell in cells)
-        num_divided += num_filled > 1
+        if num_filled > 1:
+            num_divided += 1
     return num_divided > 1
 
 

@@ -137,7 +137,7 @@ def doubts_of(run: RunFolder) -> list[str]:
     """
     if run.kind == "fine-tuning":
         doubts = chain.from_iterable(result.doubts for result in results_of(run))
-        return list(dict.fromkeys(doubts))  # those of several seeds once
+        return list(dict.fromkeys(doubts))  # once, though several seeds may have it
     if not run.evaluations:
         return []
     last = run.evaluations[-1]

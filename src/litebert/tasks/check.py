@@ -487,7 +487,8 @@ class _Rows:
         where = self._place(number)
         texts = self._family.texts(example)
         answer = self._family.expected(example)
-        self.num_labelled += answer is not None
+        if answer is not None:
+            self.num_labelled += 1
         for label in self._family.labels(example):
             self.labels[label] += 1
             self._first_of_label.setdefault(label, number)

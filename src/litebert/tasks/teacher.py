@@ -128,7 +128,9 @@ def _spans_of(parts: Sequence[str]) -> list[Span]:
     spans = list[Span]()
     end = 0
     for part in parts:
-        begin = end + part.startswith(" ")
+        begin = end
+        if part.startswith(" "):
+            begin += 1
         end += len(part)
         spans.append((begin, end))
     return spans

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import fmean
 from string import ascii_lowercase, ascii_uppercase
 from typing import ClassVar, Self
 
@@ -145,17 +146,17 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         by group.
         """
         metrics.require_examples(sum(example.label is not None for example in examples))
-        num_right = 0
-        is_right_by_group = dict[str, list[bool]]()
+        are_right = list[bool]()
+        right_by_group = dict[str, list[bool]]()
         for example, answer in zip(examples, answers, strict=True):
             is_right = answer.best == example.label
-            num_right += is_right
-            is_right_by_group.setdefault(example.group or "", []).append(is_right)
-        measured = {"accuracy": num_right / len(examples)}
-        if len(is_right_by_group) > 1:
-            for group, are_right in sorted(is_right_by_group.items()):
+            are_right.append(is_right)
+            right_by_group.setdefault(example.group or "", []).append(is_right)
+        measured = {"accuracy": fmean(are_right)}
+        if len(right_by_group) > 1:
+            for group, right_of_group in sorted(right_by_group.items()):
                 if group:
-                    measured[f"accuracy_{group}"] = float(np.mean(are_right))
+                    measured[f"accuracy_{group}"] = fmean(right_of_group)
         return measured
 
     def averaged(self, answers: Sequence[Scores], /) -> Scores:

@@ -162,7 +162,8 @@ class WordRowSample:
         """Whether blank lines divide the rows into sentences of several words."""
         num_gaps = 0
         for before, after in pairwise(self.numbers):
-            num_gaps += after > before + 1
+            if after > before + 1:
+                num_gaps += 1
         return 0 < num_gaps * 2 <= len(self.numbers)
 
     def word_column(self, *, but: str | None) -> str | None:

@@ -117,7 +117,8 @@ def _count_rows(training: TrainingRows) -> Counter[str]:
     counts = Counter[str]()
     for row in training.rows():
         answers = _answers(row, training.columns)
-        counts[UNANSWERED] += not answers
+        if not answers:
+            counts[UNANSWERED] += 1
         context = text_of(training.columns.cell(row, "context")) or ""
         for text, start in answers:
             counts[locate_answer(context, text, start).doubt] += 1
