@@ -214,11 +214,11 @@ def _run_of(models: Sequence[str]) -> Run | None:
 def _require_one_thing(
     models: Sequence[str], predictions: str | Path | None, on: str | None
 ) -> None:
-    """Raise unless there are models or a file of predictions; without fine-tuning, one
-    model.
+    """Raise unless there are either models or a file of predictions; a measure without
+    fine-tuning takes one model.
     """
-    is_one = (predictions is None) == bool(models)
-    if is_one and (on is None or len(models) == 1):
+    has_either = bool(models) != (predictions is not None)
+    if has_either and (on is None or len(models) == 1):
         return
     received = format_count(len(models), "model")
     if predictions is not None:

@@ -72,14 +72,12 @@ class Counts(Section):
         return int(getattr(self, array)) + (array != "tokens")
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(
-            **{name: value + getattr(other, name) for name, value in self}
-        )
+        sums = {name: count + getattr(other, name) for name, count in self}
+        return type(self)(**sums)
 
     def __sub__(self, other: Self) -> Self:
-        return type(self)(
-            **{name: value - getattr(other, name) for name, value in self}
-        )
+        differences = {name: count - getattr(other, name) for name, count in self}
+        return type(self)(**differences)
 
 
 class StoredFile(Section):

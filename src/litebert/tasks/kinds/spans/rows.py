@@ -170,37 +170,56 @@ def locate_answer(context: str, text: str, start: float | None) -> Located:
     if start is None:
         doubt = SEVERAL_PLACES if len(places) > 1 else ""
         return Located(places[0], doubt)
-    # the same place in the units of other programs: UTF-16 and UTF-8
-    starts = [start]
+    expected = start
     for place in places:
-        before = context[:place]
-        if start in (len(before.encode("utf-16-le")) // 2, len(before.encode())):
-            starts = [place]
-    return Located(min(places, key=lambda place: abs(place - starts[0])), ELSEWHERE)
+        if start in _starts_elsewhere(context[:place]):
+            expected = place
+    nearest = min(places, key=lambda place: abs(place - expected))
+    return Located(nearest, ELSEWHERE)
+
+
+def _starts_elsewhere(before: str) -> tuple[int, int]:
+    """Return the start of what follows this text as other programs count it: in units of
+    UTF-16, and in bytes of UTF-8.
+    """
+    return len(before.encode("utf-16-le")) // 2, len(before.encode())
 
 
 def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
     """Return the right answers in a row, each with the character where it starts, if
     the row has it.
     """
-    cell = columns.cell(row, "answers")
-    start = columns.cell(row, "start")
-    if isinstance(cell, str) and cell.lstrip().startswith("{"):
-        with suppress(ValueError, RecursionError):  # a text may begin with a brace, too
-            cell = json.loads(cell)
-    if isinstance(cell, Mapping):
-        start = cell.get("answer_start")
-        cell = cell.get("text")
-    members = list_of(cell)
-    texts = [cell] if members is None else members
-    objects = [member for member in texts if isinstance(member, Mapping)]
-    pairs = [(member.get("text"), member.get("answer_start")) for member in objects]
-    if not pairs:
-        starts = list_of(start) or [start]
-        pairs = list(zip_longest(texts, starts[: len(texts)]))
     answers = list[tuple[str, float | None]]()
-    for text_cell, start_cell in pairs:
+    for text_cell, start_cell in _answer_cells(row, columns):
         text = text_of(text_cell)
         if text is not None:
             answers.append((text, number_of(start_cell)))
     return answers
+
+
+def _answer_cells(row: Row, columns: Columns) -> list[tuple[object, object]]:
+    """Return the text and the start of each answer as a row has them: in SQuAD's object
+    of two lists, in a list of objects, or in two columns, of one answer or of several.
+    """
+    text: object = columns.cell(row, "answers")
+    start: object = columns.cell(row, "start")
+    answers = _as_object(text)
+    if answers is not None:
+        text = answers.get("text")
+        start = answers.get("answer_start")
+    members = list_of(text)
+    texts = [text] if members is None else members
+    objects = [member for member in texts if isinstance(member, Mapping)]
+    if objects:
+        return [(member.get("text"), member.get("answer_start")) for member in objects]
+    starts = list_of(start) or [start]
+    return list(zip_longest(texts, starts[: len(texts)]))
+
+
+def _as_object(cell: object) -> Mapping[str, object] | None:
+    """Return an object, or one that is written as JSON; None for anything else."""
+    value = cell
+    if isinstance(cell, str) and cell.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):  # a text may begin with a brace, too
+            value = json.loads(cell)
+    return value if isinstance(value, Mapping) else None
