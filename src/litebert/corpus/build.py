@@ -38,15 +38,15 @@ from litebert.settings import difference
 from litebert.tokenizer import TOKENIZER_FILES, Tokenizer
 from litebert.tokenizer.unknown import MOST_UNKNOWN, OTHER_VOCABULARY
 
-SHARD_TOKENS = 64 << 20
-# consecutive inputs are grouped into parts of up to this size, so small files share a
-# shard
+SHARD_TOKENS = 64 << 20  # 128 MB of ids in 16 bits
+# Consecutive inputs are grouped into parts of up to this size, so that small files share
+# a shard.
 PART_BYTES = 16 << 20
 # Larger inputs are divided into parts of about this size, so that one file keeps many
 # cores busy. The shards follow from it, and never from the number of workers.
 SPLIT_BYTES = 64 << 20
 BATCH_CHARACTERS = 1 << 18  # passed to the tokenizer at once
-# at the beginning of a document, which decide whether it is held out
+# Characters at the beginning of a document, which decide whether it is held out.
 HEAD_CHARACTERS = 1 << 14
 MOST_CHANGES = 9  # the most differences between plans that an error lists
 
@@ -118,6 +118,7 @@ def build_corpus(
     )
     jobs = _jobs(folder, plan, Path(tokenizer), list(chain.from_iterable(sources)))
     num_bytes = sum(record.size for record in plan.inputs)
+    num_workers = find_processors().usable if workers is None else workers
     with files.locked(folder, partial(_in_use, folder)):
         is_finished = _begin(folder, plan)
         if not is_finished:
@@ -125,8 +126,9 @@ def build_corpus(
                 if cluster:
                     run_on_ray(jobs)
                 else:
-                    usable = find_processors().usable
-                    run_local(jobs, workers=usable if workers is None else workers)
+                    run_local(jobs, workers=num_workers)
+            # Jobs return nothing: what they made is read from the folder, as after a
+            # build that was resumed.
             _finish(folder, plan, len(jobs), loaded)
     return _summary(folder, plan)
 
@@ -154,6 +156,7 @@ def _jobs(
         output=folder.absolute(),
     )
     jobs = list[Callable[[], None]]()
+    # The number of a part is in the names of its shards, whichever worker makes them.
     for number, group in enumerate(_grouped(sources)):
         jobs.append(partial(build, f"{number:05d}", group))
     return jobs
@@ -226,12 +229,13 @@ def build_part(
     sides = _sides(output, plan)
     records = [folder / disk.PARTS / f"{part}.json" for folder in sides.values()]
     if all(record.exists() for record in records):
-        return
+        return  # an earlier try has made this part
     loaded = _load_unchanged(tokenizer, plan)
     progress = PartProgress(records[0], len(sources))
     with ExitStack() as stack:
         writers = list[disk.ShardWriter]()
         for folder in sides.values():
+            # The documents of complete shards are skipped without being tokenized.
             complete = _complete_shards(folder, part)
             writer = disk.ShardWriter(folder, part, plan, loaded.unk_id, complete)
             writers.append(stack.enter_context(writer))
@@ -261,6 +265,7 @@ def _load_unchanged(tokenizer: Path, plan: disk.CorpusPlan) -> Tokenizer:
 
 def _complete_shards(folder: Path, part: str) -> list[disk.ShardRecord]:
     """Return the records of the shards that a killed build has left complete."""
+    # An incomplete shard has another, temporary name.
     paths = (folder / f"shard-{part}-{number:04d}" / disk.SHARD for number in count())
     complete = takewhile(Path.exists, paths)
     return [disk.read_record(path, disk.ShardRecord) for path in complete]
@@ -295,9 +300,10 @@ class _PartBuilder:
     def read(self, number: int, source: Source) -> None:
         """Add all documents of a source."""
         bytes_read = self._progress.bytes_read
+        # Bytes of the file, as stored, so that a compressed one has a progress, too.
         watched = replace(source, on_read=partial(bytes_read.__setitem__, number))
         for passages in read_documents(watched, self._text):
-            writer = self._writers[0]
+            writer = self._writers[0]  # of the training side
             for place, passage in enumerate(passages):
                 if place == 0:  # the beginning of a document decides for all of it
                     writer = self._writer_of(passage.text)
@@ -324,9 +330,13 @@ class _PartBuilder:
 
     def write(self) -> None:
         """Tokenize the sentences that wait, and write them."""
-        texts = chain.from_iterable(sentences for *_, sentences in self._batch)
-        ids = iter(self._tokenizer.encode_ids(list(texts), num_threads=1))
+        texts = list[str]()
+        for _, _, sentences in self._batch:
+            texts += sentences
+        # One thread: there is a process for each core already.
+        ids = iter(self._tokenizer.encode_ids(texts, num_threads=1))
         for writer, document, sentences in self._batch:
+            # an empty list, too: the writer counts its document as empty
             writer.add(document, [next(ids) for _ in sentences])
         self._batch.clear()
         self._batch_size = 0
@@ -341,7 +351,10 @@ def is_held_out(text: str, share: float) -> bool:
     >>> is_held_out("A  text.", 0.5) == is_held_out("A text.\\n", 0.5)
     True
     """
+    # Without white space, copies with other line breaks stay together, too. The first
+    # slice bounds the work; a text that is mostly white space has a shorter head.
     head = "".join(text[: 4 * HEAD_CHARACTERS].split())[:HEAD_CHARACTERS]
+    # 64 bits, a uniform number below 2^64
     digest = hashlib.blake2b(head.encode(), digest_size=8, person=b"held-out").digest()
     return int.from_bytes(digest, "little") < share * 2.0**64
 
@@ -353,7 +366,7 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
     """Prepare a folder for building; return whether the corpus is already finished."""
     if (output / disk.MANIFEST).exists():
         begun = disk.read_record(output / disk.MANIFEST, disk.Manifest).plan
-        # a finished corpus stays as it is, also if large inputs were not divided then
+        # A finished corpus stays as it is, also if large inputs were not divided then.
         if _undivided(begun) != _undivided(plan):
             raise _other_plan(output, begun, plan)
         _clean(output)
@@ -373,7 +386,8 @@ def _clear_for_resuming(output: Path, plan: disk.CorpusPlan) -> None:
     begun = plan
     try:
         begun = disk.read_record(output / disk.PLAN, disk.CorpusPlan)
-    except LitebertError:  # this build.json is not of a corpus
+    except LitebertError:
+        # This build.json is not of a corpus, and the folder is somebody's: this raises.
         files.require_new(output, force=None)
     for folder in (output, output / disk.HELD_OUT):
         files.clear_stale(folder)
@@ -435,12 +449,15 @@ def _finish(
     if num_sentences < len(manifests):  # fewer than one per side
         _clear(output)
         raise too_little_text()
+    # By chance, small corpora have all documents on one side.
     if not all(manifest.shards for manifest in manifests):
         manifests = divide(sides, manifests, tokenizer.unk_id)
     for folder in sides.values():
         target = folder / disk.TOKENIZER
         with files.staged_folder(target, known_files=TOKENIZER_FILES) as staged:
             tokenizer.save(staged)
+    # A folder with `corpus.json` is a finished corpus, so that of the training side, which
+    # has the held-out part in it, is written last.
     for manifest in reversed(manifests):
         disk.write_record(sides[manifest.part] / disk.MANIFEST, manifest)
     _clean(output)
@@ -461,7 +478,7 @@ def _merge_parts(
 
 def _clear(output: Path) -> None:
     """Remove everything of a build that cannot succeed, so that another may begin."""
-    (output / disk.PLAN).unlink(missing_ok=True)
+    (output / disk.PLAN).unlink(missing_ok=True)  # first: nothing is to be resumed
     for path in (output / disk.PARTS, output / disk.HELD_OUT, *output.glob("shard-*")):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -23,16 +23,19 @@ from litebert.rng import Hashes, Ints
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.unknown import OTHER_VOCABULARY, UnknownPieces
 
+# Sentences that are longer or not longer than these are findings, in characters.
 LONG_CHARACTERS = 2_000
 SHORT_CHARACTERS = 3
+# Boilerplate repeats line by line; lines that are longer than this are running text.
 LINE_CHARACTERS = 200
-MOST_LINES = 1 << 17
+MOST_LINES = 1 << 17  # in memory
+# A line is common from so many times on, and from this share of the sentences.
 REPEATED_TIMES = 20
 REPEATED_SHARE = 1e-4
-# with fewer documents, the held-out part is one document or two: too little to measure
-# well
+# With fewer documents, the held-out part is one document or two: too little to measure
+# well.
 FEW_DOCUMENTS = 50
-LONG_TOKENS = 512
+LONG_TOKENS = 512  # the longest sequence of the published networks
 EXAMPLE_TOKENS = 40  # the length of an example, enough to recognize a text
 
 ADVICE: Advice = {
@@ -136,7 +139,9 @@ class _TextCheck:
     def _read_document(self, source: Source, passages: Iterator[Passage]) -> None:
         first_line = 0
         num_sentences = 0
-        beginning = ""
+        beginning = ""  # the first sentence
+        # Of the text without white space, passage by passage: a document need not fit
+        # in memory.
         digest = hashlib.blake2b(digest_size=8)
         for passage in passages:
             first_line = first_line or passage.line
@@ -152,6 +157,7 @@ class _TextCheck:
                 self._count_unknown(source, passage, sentences)
         self.counts.update(documents=1, sentences=num_sentences)
         where = f"{source.name}:{first_line}"
+        # Empty documents are not compared: they would all be duplicates.
         if num_sentences == 0:
             self.findings.add("empty document", where)
             return
@@ -229,6 +235,7 @@ def _find_damage(source: Source, passage: Passage, findings: Findings) -> None:
             continue
         around = text[max(0, first.start() - 30) : first.end() + 30]
         line = " ".join(around.split())
+        # A control character would be invisible, or move the cursor of a terminal.
         example = line if line.isprintable() else ascii(line)
         where = _place(source, passage, first.start())
         findings.add(kind, where, example, times=len(pattern.findall(text)))
@@ -302,6 +309,7 @@ class SeenDocuments:
 
     def add(self, hashed: int, name: str, line: int) -> None:
         number = self._inputs.setdefault(name, len(self._inputs))
+        # 32 bits each, which is enough for four billion lines
         self._hashes.append(hashed)
         self._places.append(number << 32 | line)
 
@@ -316,6 +324,8 @@ class SeenDocuments:
 
     def report_repeated(self, findings: Findings) -> None:
         """Add a finding if documents repeat others."""
+        # (distinct hashes,): the first document with each; (documents,): which of these
+        # hashes each document has
         _, firsts, group_of = np.unique(
             self.hashes, return_index=True, return_inverse=True
         )
@@ -350,6 +360,7 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
         return CheckReport(findings.report(), {})
     if verify_only:
         return CheckReport((), {"files": len(sizes), "bytes": sum(sizes)})
+    # Copies within the held-out part are no finding: nothing is trained on them.
     documents = _check_shards(corpus, findings)
     documents.report_repeated(findings)
     if held_out:

@@ -115,6 +115,7 @@ def _has_same_bytes(path: Path, other: Path) -> bool:
 
 def _verify_files(folder: Path, shards: Sequence[disk.Shard], *, again: bool) -> None:
     """Hash the files of shards that are not listed as verified, or all of them."""
+    # One list for each folder, named by its path.
     name = blake2b(os.fsencode(folder.absolute()), digest_size=16).hexdigest()
     listing = cache_folder() / "verified" / f"{name}.json"
     listed: dict[str, Json] = {}
@@ -131,11 +132,10 @@ def _verify_files(folder: Path, shards: Sequence[disk.Shard], *, again: bool) ->
     with ThreadPoolExecutor(find_processors().usable) as threads:
         list(threads.map(disk.StampedFile.verify, unverified.values()))
     limit = time.time_ns() - int(RECENT_SECONDS * 1e9)
-    entries = {
-        path: file.entry
-        for path, file in unverified.items()
-        if file.stamp.changed_before(limit)
-    }
+    entries = dict[str, Json]()
+    for path, file in unverified.items():
+        if file.stamp.changed_before(limit):
+            entries[path] = file.entry
     if entries:
         # no writable cache folder: the next opening hashes again
         with suppress(LitebertError):

@@ -48,7 +48,7 @@ def corpus_filter(
         raise wrong_value(
             "near-duplicates", near_duplicates, expected, command="filter"
         )
-    files.require_new(output, force=force)
+    files.require_new(output, force=force)  # before anything is read
     index = _Index(near_duplicates)
     settings = TextSettings(documents=documents, column=column)
 

@@ -25,7 +25,10 @@ def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
         for job in jobs:
             job()
         return
+    # Spawned: a fork would copy locks that other threads hold, such as a tokenizer's.
     context = get_context("spawn")
+    # Only this process has the writing end. If it is killed, the pipe closes, and the
+    # workers end with it.
     lifeline, held_here = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(
         num_workers, mp_context=context, initializer=_end_with, initargs=(lifeline,)
@@ -35,6 +38,8 @@ def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
             for future in as_completed([executor.submit(job) for job in jobs]):
                 future.result()
         except BaseException as error:
+            # Ends the workers at once, in the middle of a job: a build is resumed from
+            # its files, however it was stopped.
             held_here.close()
             executor.shutdown(cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
@@ -50,8 +55,8 @@ def _end_with(lifeline: Connection) -> None:
     """
 
     def wait_and_exit() -> None:
-        lifeline.poll(None)
-        os._exit(1)
+        lifeline.poll(None)  # nothing is ever sent
+        os._exit(1)  # from any thread, and without waiting for the others
 
     threading.Thread(target=wait_and_exit, daemon=True).start()
 
@@ -60,21 +65,22 @@ def run_on_ray(jobs: Sequence[Callable[[], object]]) -> None:
     """Run all jobs on the cluster at RAY_ADDRESS, or on one that is started here.
 
     Every node needs litebert and the same paths. Ray retries tasks whose worker died;
-    its `util.multiprocessing` not.
+    `ray.util.multiprocessing` does not.
     """
     try:
         import ray
     except ImportError as error:
         raise missing_package("ray", extra="cluster", needed_for="--cluster") from error
     ray.init(log_to_driver=False, ignore_reinit_error=True)
+    # Ray takes functions; a job is a `partial`.
     remote: Any = ray.remote(_run)
     pending = [remote.remote(job) for job in jobs]
     try:
         while pending:
             done, pending = ray.wait(pending)
-            ray.get(done)
+            ray.get(done)  # raises the error of a job as soon as it has failed
     except ray.exceptions.RayTaskError as error:
-        raise error.cause from error
+        raise error.cause from error  # the error of the job itself, for people
     except (
         ray.exceptions.WorkerCrashedError,
         ray.exceptions.OutOfMemoryError,

@@ -40,7 +40,9 @@ PARTS = "parts"
 HELD_OUT = "held-out"
 TOKENIZER = "tokenizer"
 MANIFEST_BYTES = 256 << 20  # the largest record that is read
-HEADER_BYTES = 128  # of a .npy file, before its numbers
+# Of a .npy file, before its numbers: numpy pads the header to a multiple of 64 bytes, in
+# which there is room for any length.
+HEADER_BYTES = 128
 FLUSH_TOKENS = 1 << 16  # held in memory before they are written
 
 Tokens = NDArray[np.uint16 | np.uint32]
@@ -69,7 +71,8 @@ class Counts(Section):
         """Return the length of an array of a shard; those of sentences and documents
         also have the final end.
         """
-        return int(getattr(self, array)) + (array != "tokens")
+        number = int(getattr(self, array))
+        return number if array == "tokens" else number + 1
 
     def __add__(self, other: Self) -> Self:
         sums = {name: count + getattr(other, name) for name, count in self}
@@ -137,11 +140,9 @@ class CorpusPlan(Section):
     @property
     def dtypes(self) -> dict[str, str]:
         """The dtype of each array of a shard."""
-        return {
-            "tokens": "<u2" if self.vocab_size <= 65_536 else "<u4",
-            "sentences": "<i8",
-            "documents": "<i8",
-        }
+        # Little-endian, so that a corpus is the same bytes on every machine.
+        tokens = "<u2" if self.vocab_size <= 65_536 else "<u4"
+        return {"tokens": tokens, "sentences": "<i8", "documents": "<i8"}
 
 
 class Manifest(Section):
@@ -226,7 +227,7 @@ class _ArrayFile:
         self.dtype = dtype
         self.held = array("q")  # numbers that are not written yet
         self._file = open(path, "wb")  # noqa: SIM115
-        self._file.write(bytes(HEADER_BYTES))
+        self._file.write(bytes(HEADER_BYTES))  # the place of the header
 
     def __enter__(self) -> Self:
         return self
@@ -303,9 +304,11 @@ class ShardWriter:
         if document != self._document:
             self._end_document()
             self._document = document
+            # Only here, so that no document is in two shards.
             if self._arrays and self.counts["tokens"] >= self._plan.shard_tokens:
                 self._finish_shard(document)
 
+        # A sentence may have no token: of control characters, for instance.
         kept = [ids for ids in sentences if ids]
         self.counts["empty_sentences"] += len(sentences) - len(kept)
         if not kept:
@@ -331,7 +334,7 @@ class ShardWriter:
         self._end_document()
         if self._arrays:
             self._finish_shard(consumed)
-        # empty documents may follow them
+        # Empty documents may follow the last shard: only these are in `self.counts`.
         return sum((shard.counts for shard in self.shards), Counts(**self.counts))
 
     @property
@@ -357,7 +360,8 @@ class ShardWriter:
             self._first_sentence += num_sentences
             self._arrays["documents"].held.append(self._first_sentence)
             self.counts["documents"] += 1
-            self.counts["single_sentence_documents"] += num_sentences == 1
+            if num_sentences == 1:
+                self.counts["single_sentence_documents"] += 1
         elif self._document >= 0:
             self.counts["empty_documents"] += 1
         self._document = -1
@@ -381,7 +385,7 @@ class ShardWriter:
         )
         staged = self._arrays["tokens"].path.parent
         write_record(staged / SHARD, record)
-        self._stack.close()
+        self._stack.close()  # renames the folder, now that everything is in it
         self.shards.append(record)
         self.counts.clear()
         self._arrays = {}
@@ -449,6 +453,7 @@ class StampedFile:
             stamp = Stamp.of(self.path)
             if stamp == self.stamp:
                 return
+            # Touched, or copied over itself: the bytes may be the same.
             has_same_size = stamp.size == self.stored.size
             if has_same_size and hash_file(self.path) == self.stored.blake2b:
                 self.stamp = stamp
@@ -483,6 +488,7 @@ class Shard:
     def between(self, start: int, stop: int) -> Tokens:
         """Return the tokens of sentences start, start + 1, ... stop - 1."""
         self.require_unchanged()
+        # A copy, because the file may change once this has returned.
         return self.tokens[self.sentences[start] : self.sentences[stop]].copy()
 
     def hash_documents(self) -> Hashes:
@@ -491,7 +497,7 @@ class Shard:
         starts = self.sentences[self.documents]
         digests = bytearray()
         for start, stop in pairwise(starts.tolist()):
-            content = self.tokens[start:stop].tobytes()
+            content = self.tokens[start:stop].tobytes()  # ids, not text
             digests += blake2b(content, digest_size=8).digest()
         return np.frombuffer(bytes(digests), np.uint64)
 
@@ -504,6 +510,8 @@ def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
     for name, dtype in plan.dtypes.items():
         length = record.counts.length(name)
         file = path / f"{name}.npy"
+        # Known from the record, and compared before mapping: reading beyond the end of a
+        # file would kill the process.
         size = HEADER_BYTES + length * np.dtype(dtype).itemsize
         stored = record.files.get(file.name)
         present = file.stat().st_size if file.is_file() else 0

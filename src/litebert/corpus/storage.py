@@ -21,7 +21,7 @@ LISTING = "files.txt"
 # the manifest while its corpus is fetched; it gets its name when everything is there
 ARRIVING = "arriving.json"
 AT_ONCE = 8  # files that are fetched or sent in parallel
-HASH_ATTEMPTS = 3
+HASH_ATTEMPTS = 3  # a transfer may damage a file; a bucket that is damaged stays so
 
 
 def corpus_push(corpus: Path, url: str) -> str:
@@ -42,17 +42,16 @@ def corpus_push(corpus: Path, url: str) -> str:
         )
     address = url.rstrip("/")
     _require_no_other_corpus(corpus, address)
-    paths = {
-        str(path.relative_to(corpus)): path
-        for path in sorted(corpus.rglob("*"))
-        if path.is_file()
-    }
+    paths = dict[str, Path]()  # by the name below the corpus
+    for path in sorted(corpus.rglob("*")):
+        if path.is_file():
+            paths[str(path.relative_to(corpus))] = path
 
     def send(name: str) -> None:
         write_object(f"{address}/{name}", paths[name])
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(send, paths))
+        list(threads.map(send, paths))  # a list, so that an error is raised
     # Readers recognize a corpus by its list of files, so the list comes after
     # everything else.
     write_object(f"{address}/{LISTING}", "\n".join(paths).encode())
@@ -83,6 +82,7 @@ def local_corpus(corpus: str | Path) -> Path:
     if not is_url(str(corpus)):
         return Path(corpus)
     url = str(corpus).rstrip("/")
+    # A URL has characters that a file name may not have.
     name = blake2b(url.encode(), digest_size=16).hexdigest()
     folder = cache_folder() / "corpora" / name
     with files.locked(folder):
@@ -102,9 +102,12 @@ def _fetch(url: str, folder: Path) -> None:
             received=f"no {LISTING}",
             next=f"litebert corpus push FOLDER {url}",
         ) from error
+    # The list comes from elsewhere, and its names become paths here.
     for name in names:
         _require_inside(url, name)
     files.write_stream(folder / ARRIVING, read_object(f"{url}/{disk.MANIFEST}"))
+    # What the manifests say of the arrays; the other files are small, and the tokenizer
+    # has a hash of its own.
     stored = dict(_stored_files(folder / ARRIVING, ""))
     held_out = f"{disk.HELD_OUT}/{disk.MANIFEST}"
     if held_out in names:
@@ -117,10 +120,13 @@ def _fetch(url: str, folder: Path) -> None:
 
     def get(name: str) -> None:
         file = stored.get(name)
-        _get(url, folder, name, None if file is None else file.blake2b)
+        expected = None if file is None else file.blake2b
+        _get(url, folder, name, expected)
 
+    others = [name for name in names if name != disk.MANIFEST]
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(get, [name for name in names if name != disk.MANIFEST]))
+        list(threads.map(get, others))
+    # From here on it is a corpus for every process of this machine.
     (folder / ARRIVING).rename(folder / disk.MANIFEST)
 
 

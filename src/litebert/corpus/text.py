@@ -25,16 +25,16 @@ from litebert.reading.source import (
 from litebert.reading.tables import Row, Scanned, scan_json_lines
 from litebert.tokenizer.text import replace_surrogates
 
-# from this size on, a passage of a .txt file ends at the next blank line
+# From this size on, a passage of a .txt file ends at the next blank line.
 PASSAGE_CHARACTERS = 1 << 16
-LONGEST_PASSAGE = 1 << 20  # from this size on, it ends at the next line end
-CHUNK_CHARACTERS = 1 << 16
-# characters passed to sentencex at once; its time grows with the square of their number
+# From this size on, it ends at the next line end. No text is in memory as a whole.
+LONGEST_PASSAGE = 1 << 20
+CHUNK_CHARACTERS = 1 << 16  # of a list of sentences
+# Characters passed to sentencex at once; its time grows with the square of their number.
 LONGEST_BLOCK = 8_192
-# sentences of this many characters or more are split again without their quotation
-# marks
+# Sentences that are longer than this are split again without their quotation marks.
 LONG_SENTENCE = 600
-# Those that sentencex has rules for; for another code it would silently use those of a
+# The languages that sentencex has rules for; for another code it would silently use those of a
 # related language, or of English.
 LANGUAGES = (
     "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru"
@@ -156,7 +156,9 @@ def split_source(
     if source.kind == ".txt" and settings.documents == "file":
         return [source]
     num_parts = -(-source.size // part_bytes)
-    starts = [0]
+    starts = [0]  # of the parts, in bytes
+    # Equal places, each moved to the next beginning of a document: only a few lines of
+    # the file are read.
     with open_source(source) as file:
         for number in range(1, num_parts):
             place = source.size * number // num_parts
@@ -243,6 +245,7 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
         rows = scan_json_lines(source)
     document = 0
     for number, row in rows:
+        # A damaged row comes as its error, for checks that go on after it.
         if isinstance(row, LitebertError):
             raise row
         for text in texts_of(row, column, source, number):
@@ -254,11 +257,13 @@ def texts_of(row: Row, column: str, source: Source, number: int) -> Iterator[str
     """Yield the text of a column, or each text of a list, which may be nested."""
     if column not in row:
         raise _no_column(row, column, source.place(number))
-    left = [row[column]]  # the next one is at the end
-    while left:
-        value = left.pop()
+    # A stack of the values that are left, the next one at its end; no recursion, which a
+    # deeply nested row would end.
+    values = [row[column]]
+    while values:
+        value = values.pop()
         if isinstance(value, list):
-            left += reversed(value)
+            values += reversed(value)
         elif isinstance(value, str):
             yield replace_surrogates(value)
         else:
@@ -362,6 +367,7 @@ def sentence_chunks(text: str, settings: TextSettings) -> Iterator[list[str]]:
 
 def _segment(text: str, language: str) -> Iterator[str]:
     """Yield the sentences of free text, by the rules of sentencex for a language."""
+    # A blank line ends a sentence, whatever sentencex says; a block bounds its time.
     for paragraph in _BLANK_LINE.split(text):
         for block in _blocks(paragraph):
             for sentence in sentencex.segment(language, block):
