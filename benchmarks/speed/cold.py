@@ -36,91 +36,107 @@ def measure(root: Path, *, is_quick: bool) -> list[dict[str, Any]]:
     if not VOCABULARY.is_file():
         print("no vocabulary: set LITEBERT_TEST_DATA")
         return []
-    found = []
-    for program, precision in (
-        (program, each)
-        for program, precisions in PROGRAMS.items()
-        for each in precisions
-    ):
-        answers = []
-        for _ in range(1 if is_quick else 3):
-            worker = Worker(root, program, precision)
-            answers.append(worker.tell("answer"))
-            worker.process.communicate()
-        worker = Worker(root, program, precision)
+    rows = list[dict[str, Any]]()
+    for program, precisions in PROGRAMS.items():
+        for precision in precisions:
+            command = [str(root), program, precision]
+            values = [
+                *_first_answers(command, number=1 if is_quick else 3),
+                _megabytes_started(command),
+                _megabytes_forked(command),
+            ]
+            rows.append({"name": f"{program} {precision}", "values": values})
+            print(rows[-1], flush=True)
+    return rows
+
+
+def _first_answers(command: list[str], *, number: int) -> list[float]:
+    """Return the least seconds, and the mean megabytes, of some processes."""
+    answers = list[dict[str, float]]()
+    for _ in range(number):
+        worker = Worker(command)
+        answers.append(worker.tell("answer"))
+        worker.end()
+    return [
+        min(answer["seconds"] for answer in answers),
+        min(answer["processor_seconds"] for answer in answers),
+        fmean(answer["Rss"] for answer in answers),
+        fmean(answer["Anonymous"] for answer in answers),
+    ]
+
+
+def _megabytes_started(command: list[str]) -> float:
+    """Return what four processes take together that are started separately."""
+    workers = [Worker(command) for _ in range(WORKERS)]
+    before = sum(worker.megabytes for worker in workers)
+    for worker in workers:
         worker.tell("answer")
-        forked = worker.tell("fork")["Pss"] - worker.at_start["Pss"]
-        worker.process.communicate()
-        workers = [Worker(root, program, precision) for _ in range(WORKERS)]
-        before = sum(memory(each.process.pid)["Pss"] for each in workers)
-        for each in workers:
-            each.tell("answer")
-        started = sum(memory(each.process.pid)["Pss"] for each in workers) - before
-        for each in workers:
-            each.process.communicate()
-        values = [
-            min(answer[name] for answer in answers)
-            for name in ("seconds", "processor_seconds")
-        ]
-        values += [
-            fmean(answer[name] for answer in answers) for name in ("Rss", "Anonymous")
-        ]
-        found.append(
-            {"name": f"{program} {precision}", "values": [*values, started, forked]}
-        )
-        print(found[-1], flush=True)
-    return found
+    after = sum(worker.megabytes for worker in workers)
+    for worker in workers:
+        worker.end()
+    return after - before
+
+
+def _megabytes_forked(command: list[str]) -> float:
+    """Return what four processes take that are forked from one that has answered."""
+    worker = Worker(command)
+    worker.tell("answer")
+    megabytes = worker.tell("fork")["Pss"] - worker.at_start["Pss"]
+    worker.end()
+    return megabytes
 
 
 class Worker:
     """A process that has done its imports and waits for commands."""
 
-    def __init__(self, root: Path, program: str, precision: str) -> None:
-        words = [
-            sys.executable,
-            "-m",
-            "benchmarks.speed.cold",
-            str(root),
-            program,
-            precision,
-        ]
+    def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "benchmarks.speed.cold", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.at_start = json.loads(self.process.stdout.readline())
+
+    @property
+    def megabytes(self) -> float:
+        return memory(self.process.pid)["Pss"]
 
     def tell(self, word: str) -> dict[str, float]:
         print(word, file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
+    def end(self) -> None:
+        self.process.communicate()
+
+
+# ---- in such a process ---------------------------------------------------------------
+
 
 def main(root: Path, program: str, precision: str) -> None:
     load = loader(program)
     before = memory()
-    answer = None
     print(json.dumps(before), flush=True)
+    answer = None
     for line in sys.stdin:
         if line.strip() == "fork":
             print(json.dumps({"Pss": _forked(answer)}), flush=True)
             continue
         start = time.perf_counter()
         start_processor = time.process_time()
-        answer = answer or load(root, precision)
+        if answer is None:
+            answer = load(root, precision)
         answer()
-        taken = {
-            "seconds": time.perf_counter() - start,
-            "processor_seconds": time.process_time() - start_processor,
-        }
+        seconds = time.perf_counter() - start
+        processor_seconds = time.process_time() - start_processor
         now = memory()
-        print(
-            json.dumps(
-                {
-                    **taken,
-                    **{name: now[name] - before[name] for name in ("Rss", "Anonymous")},
-                }
-            ),
-            flush=True,
-        )
+        taken = {
+            "seconds": seconds,
+            "processor_seconds": processor_seconds,
+            "Rss": now["Rss"] - before["Rss"],
+            "Anonymous": now["Anonymous"] - before["Anonymous"],
+        }
+        print(json.dumps(taken), flush=True)
 
 
 def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
@@ -132,12 +148,10 @@ def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
         from litebert.inference.model import Model
 
         def load_ours(root: Path, precision: str) -> Callable[[], object]:
-            is_int8 = precision == "int8"  # a property of the folder
-            model = (
-                Model.load(root / "int8")
-                if is_int8
-                else Model.load(root / "model", precision=precision)
-            )
+            if precision == "int8":  # a property of the folder
+                model = Model.load(root / "int8")
+            else:
+                model = Model.load(root / "model", precision=precision)
             return lambda: model.embed([TEXT])
 
         return load_ours

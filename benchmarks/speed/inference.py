@@ -2,16 +2,19 @@
 process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.speed import rivals
 from benchmarks.speed.rows import Contender, Row, added, compare
 from benchmarks.steps import forward_flops
 from benchmarks.texts import VOCABULARY, Texts, arriving, made_up
+from litebert.config import AlbertConfig
 from litebert.folder import read_config
 
 RECTANGLES = ((1, 16), (1, 128), (1, 512), (8, 128))
@@ -26,42 +29,42 @@ def measure(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]:
     """Time every rival on every work, and compare its outputs token by token."""
     chosen = {name: rivals.load(name, root) for name in names}
     config = read_config(root / "model")
+    timed = partial(_timed, chosen, config)
     rows = list[Row]()
-
-    def timed(work: str, texts: Texts, **turns: float) -> list[Row]:
-        contenders = []
-        for name, rival in chosen.items():
-            call = rival.ready(texts)
-            contenders.append(
-                Contender(
-                    name, call, partial(lambda r, c: r.states(c(), texts), rival, call)
-                )
-            )
-        flops = forward_flops(config, texts.lengths)
-        return compare(
-            work, contenders, num_tokens=texts.num_tokens, flops=flops, **turns
-        )
-
     for count, length in RECTANGLES:
-        rows += timed(
-            f"{count} x {length}",
-            made_up([length] * count),
-            seconds=4 if is_quick else 12,
-        )
+        texts = made_up([length] * count)
+        rows += timed(f"{count} x {length}", texts, seconds=4 if is_quick else 12)
     if not VOCABULARY.is_file():
         print("no real texts: set LITEBERT_TEST_DATA")
         return rows
-    corpora = []
+    corpora = list[list[Row]]()
     for corpus, (number, rounds) in STREAMS.items():
-        if not (is_quick and corpus == "IMDB"):
-            batches = arriving(corpus, num_batches=1 if is_quick else number)
-            corpora.append(
-                added(
-                    corpus, [timed(corpus, texts, rounds=rounds) for texts in batches]
-                )
-            )
-    return [
-        *rows,
-        *(row for part in corpora for row in part),
-        *added("stream", corpora),
-    ]
+        if is_quick and corpus == "IMDB":
+            continue
+        batches = arriving(corpus, num_batches=1 if is_quick else number)
+        parts = [timed(corpus, texts, rounds=rounds) for texts in batches]
+        corpora.append(added(corpus, parts))
+        rows += corpora[-1]
+    return rows + added("stream", corpora)
+
+
+def _timed(
+    chosen: Mapping[str, rivals.Rival],
+    config: AlbertConfig,
+    work: str,
+    texts: Texts,
+    **turns: float,
+) -> list[Row]:
+    """Return a row for each rival on one batch."""
+    contenders = list[Contender]()
+    for name, rival in chosen.items():
+        call = rival.ready(texts)
+        contenders.append(Contender(name, call, partial(_states, rival, call, texts)))
+    flops = forward_flops(config, texts.lengths)
+    return compare(work, contenders, num_tokens=texts.num_tokens, flops=flops, **turns)
+
+
+def _states(
+    rival: rivals.Rival, call: rivals.Call, texts: Texts
+) -> NDArray[np.float32]:
+    return rival.states(call(), texts)

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from benchmarks.measure import apart, recorded
+from benchmarks.measure import apart, record_section
 from litebert.cli.command import command_of
 
 Part = Literal["inference", "pretraining", "finetuning", "cold"]
@@ -23,19 +23,19 @@ QUIET = {
     "PYTHONWARNINGS": "ignore",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
-}
-QUIET |= {
     "TRANSFORMERS_VERBOSITY": "error",
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    # these keep OpenVINO and NNCF from sending statistics
+    "CI": "true",
+    "NNCF_CI": "1",
 }
-QUIET |= {"CI": "true", "NNCF_CI": "1"}
-"""Quiet and offline; the last two keep OpenVINO and NNCF from sending statistics."""
 
 
 def part(
     name: str, root: str, preset: str, threads: int, is_quick: bool, names: list[str]
 ) -> list[dict[str, Any]]:
+    """Measure a part in this process; return its rows."""
     import torch
 
     from benchmarks.speed.rows import REFERENCE
@@ -61,7 +61,8 @@ def part(
 
         known = TRAINED
         measure = getattr(training, name)
-    chosen = [each for each in known if not names or each in names or each == REFERENCE]
+    wanted = {REFERENCE, *(names or known)}
+    chosen = [contender for contender in known if contender in wanted]
     return [asdict(row) for row in measure(folder, is_quick=is_quick, names=chosen)]
 
 
@@ -88,31 +89,26 @@ def main(
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, list[dict[str, Any]]] = {}
     for name in ("exports", *(parts or get_args(Part))):
-        for count in {"exports": (os.cpu_count() or 1,), "cold": (1,)}.get(
-            name, threads
-        ):
-            print(
-                f"\n{name}, {count} threads, load {os.getloadavg()[0]:.1f}", flush=True
-            )
-            given = {
+        counts = {"exports": (os.cpu_count() or 1,), "cold": (1,)}.get(name, threads)
+        figures[name] = []
+        for count in counts:
+            load = os.getloadavg()[0]
+            print(f"\n{name}, {count} threads, load {load:.1f}", flush=True)
+            environment = {
                 **QUIET,
                 "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"),
                 "OMP_NUM_THREADS": str(count),
             }
-            found = apart(
-                part, name, folder, preset, count, quick, names, environment=given
-            )
-            figures.setdefault(name, []).extend(found)
+            arguments = (name, folder, preset, count, quick, names)
+            figures[name] += apart(part, *arguments, environment=environment)
     del figures["exports"]
     text = document(figures, preset)
     (folder / "speed.json").write_text(json.dumps(figures, indent=1))
     (folder / "speed.md").write_text(text)
-    print(
-        f"\n{text}\n{(time.perf_counter() - start) / 60:.1f} minutes;"
-        f" {folder / 'speed.md'}"
-    )
+    minutes = (time.perf_counter() - start) / 60
+    print(f"\n{text}\n{minutes:.1f} minutes; {folder / 'speed.md'}")
     if record:
-        record.write_text(recorded(record.read_text(), text))
+        record_section(record, text)
 
 
 if __name__ == "__main__":
