@@ -240,42 +240,19 @@ class Post:
 
 def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     """Return the application; its caller starts and stops the models."""
-    posts = dict[str, Post]()
-    for name, route in service.routes.items():
-        posts[f"/v1/{name}"] = Post(route, partial(service.verb, name))
-    embeddings = Route(EmbeddingsBody, Embeddings)
-    posts["/v1/embeddings"] = Post(embeddings, service.embeddings)
-    gets: dict[str, Endpoint] = {
-        "/v1/models": service.list_models,
-        "/live": service.live,
-        "/ready": service.ready,
-        "/metrics": service.count,
-    }
-
-    @cache  # made when it is first asked for
-    def schema() -> dict[str, Any]:
-        return openapi({path: post.route for path, post in posts.items()}, gets)
-
-    async def document(_: Request) -> Response:
-        return reply(schema())
-
-    answered = {
-        **gets,
-        **dict.fromkeys(PAGES, _page),
-        "/page/verbs.json": _forms,
-        "/openapi.json": document,
-    }
+    posts = _posts_of(service)
+    gets = _gets_of(service, posts)
     bodies = Bodies(service.options.client_seconds)
     routes = list[HttpRoute]()
     for path, post in posts.items():
         answer = partial(_answer_post, bodies, post)
         routes.append(HttpRoute(path, answer, methods=["POST"]))
-    for path, endpoint in answered.items():
+    for path, endpoint in gets.items():
         routes.append(HttpRoute(path, endpoint, methods=["GET"]))
 
     gate = Middleware(
         Gate,
-        paths={*posts, *answered},
+        paths={*posts, *gets},
         metrics=service.metrics,
         keys=[digest(key) for key in api_keys],
         overload=service.overload,
@@ -288,6 +265,42 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     )
     app.router.redirect_slashes = False  # /v1/fill/ is no route
     return app
+
+
+def _posts_of(service: Service) -> dict[str, Post]:
+    """Return the routes with a body, by path."""
+    posts = dict[str, Post]()
+    for name, route in service.routes.items():
+        posts[f"/v1/{name}"] = Post(route, partial(service.verb, name))
+    embeddings = Route(EmbeddingsBody, Embeddings)
+    posts["/v1/embeddings"] = Post(embeddings, service.embeddings)
+    return posts
+
+
+def _gets_of(service: Service, posts: Mapping[str, Post]) -> dict[str, Endpoint]:
+    """Return the routes without a body, by path: those of the interface, which the
+    schema describes, the schema itself, and the pages.
+    """
+    described: dict[str, Endpoint] = {
+        "/v1/models": service.list_models,
+        "/live": service.live,
+        "/ready": service.ready,
+        "/metrics": service.count,
+    }
+
+    @cache  # made when it is first asked for
+    def schema() -> dict[str, Any]:
+        return openapi({path: post.route for path, post in posts.items()}, described)
+
+    async def document(_: Request) -> Response:
+        return reply(schema())
+
+    return {
+        **described,
+        **dict.fromkeys(PAGES, _page),
+        "/page/verbs.json": _forms,
+        "/openapi.json": document,
+    }
 
 
 async def _answer_post(bodies: Bodies, post: Post, request: Request) -> Response:

@@ -17,9 +17,7 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
     first by name counts. A key with so many rows that the share would be missed by more
     with it than without it is not drawn. The order of rows does not matter.
     """
-    keys = [key for key, _ in groups]
-    if len(set(keys)) == 1:  # then rows are drawn by their numbers
-        keys = [str(number) for number in range(len(groups))]
+    keys = _keys_of(groups)
     strata = [stratum for _, stratum in groups]
     stratum_of = _strata_of_keys(keys, strata)
     sizes = Counter(keys)
@@ -39,6 +37,16 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
         largest = max(order, key=sizes.__getitem__)
         chosen.remove(largest)
     return np.array([key in chosen for key in keys], dtype=np.bool_)
+
+
+def _keys_of(groups: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the key of each row; if all keys are equal, the number of the row, so that
+    rows are drawn one by one.
+    """
+    keys = [key for key, _ in groups]
+    if len(set(keys)) > 1:
+        return keys
+    return [str(number) for number in range(len(keys))]
 
 
 def _strata_of_keys(keys: Sequence[str], strata: Sequence[str]) -> dict[str, str]:
