@@ -61,6 +61,9 @@ def test_json_objects_round_trip_and_anything_else_is_refused(tmp_path: Path) ->
     path = tmp_path / "x.json"
     write_json(path, value)
     assert read_json(path, command="ls") == value
+    assert "é" in path.read_text("utf-8")  # as people wrote it
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(path, {"a": float("nan")})
     for text in ('{"a": NaN}', "[1", "[" * 100_000, "[1]", "\xff"):
         path.write_bytes(text.encode("latin-1"))
         with pytest.raises(DamagedError):
