@@ -130,16 +130,35 @@ def test_bugs_are_not_converted_and_litebert_errors_pass_unchanged() -> None:
     assert as_litebert_error(error) is error
 
 
-@pytest.mark.parametrize("name", ["a" * 300, "file/child", "folder", "pipe"])
-def test_paths_that_cannot_be_written_are_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("a" * 300, "LB-255"),
+        ("file/child", "LB-255"),
+        ("folder", "LB-008: .* is a folder"),
+        ("pipe", "LB-008: .* is a device or pipe"),
+    ],
+)
+def test_paths_that_cannot_be_written_are_refused(
+    tmp_path: Path, name: str, code: str
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(LitebertError, match="LB-"):
+    with pytest.raises(LitebertError, match=code):
         write_bytes(tmp_path / name, b"x")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("file", "LB-008: .* is a file"), ("file/child", "LB-255")]
+)
+def test_paths_that_cannot_become_a_folder_are_refused(
+    tmp_path: Path, name: str, code: str
+) -> None:
+    (tmp_path / "file").touch()
     with (
-        pytest.raises(LitebertError, match="LB-"),
-        staged_folder(tmp_path / "file" / "child"),
+        pytest.raises(LitebertError, match=code),
+        staged_folder(tmp_path / name),
     ):
         pass
 

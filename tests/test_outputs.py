@@ -15,6 +15,7 @@ import pytest
 from litebert import errors
 from litebert.errors import LitebertError
 from litebert.files import (
+    append_line,
     clear_stale,
     locked,
     open_log,
@@ -75,7 +76,8 @@ def leftover(final: Path) -> Path:
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert operations(*begin(work, final.parent)) is None
-    (path,) = final.parent.glob(f"{final.name}.partial-*")
+    # a long name is shortened
+    (path,) = final.parent.glob(f"{final.name[:200]}.partial-*")
     return path
 
 
@@ -91,6 +93,17 @@ def test_a_rerun_removes_what_a_killed_process_left_of_the_same_name(
     assert (stale.exists(), other.exists()) == (False, True)
     write_bytes(tmp_path / "b", b"")
     assert not other.exists()
+
+
+def test_unfinished_outputs_whose_long_names_begin_alike_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    beginning = "a" * 200
+    stale = leftover(tmp_path / f"{beginning}1")
+    require_new(tmp_path / f"{beginning}2")
+    assert stale.exists()
+    require_new(tmp_path / f"{beginning}1")
+    assert not stale.exists()
 
 
 @pytest.mark.parametrize("note", [None, "", '{"litebert": "unfin'])
@@ -301,6 +314,29 @@ def test_force_refuses_folders_that_do_not_say_they_are_ours(
     assert everything(output) == FOLDERS[kind]
 
 
+def test_force_is_needed_to_replace_what_litebert_wrote(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    require_new(tmp_path / "empty")
+    model(tmp_path / "model", "old")
+    write_bytes(tmp_path / "file", b"old")
+    for name in ("model", "file"):
+        for force in (False, None):
+            with pytest.raises(LitebertError, match="LB-619") as refused:
+                require_new(tmp_path / name, force=force)
+            # None: the command has no --force
+            assert ("--force" in refused.value.expected) == (force is False)
+        require_new(tmp_path / name, force=True)
+
+
+@pytest.mark.parametrize(
+    "kind", ["a link", "a dead link", "a link to a folder", "a pipe"]
+)
+def test_force_refuses_links_and_pipes(tmp_path: Path, kind: str) -> None:
+    APPEARS[kind](tmp_path / "a")
+    with pytest.raises(LitebertError, match="LB-619"):
+        require_new(tmp_path / "a", force=True)
+
+
 def test_force_refuses_the_current_folder_and_those_around_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +380,16 @@ def test_every_name_that_a_file_may_have_can_be_an_output(
     with pytest.raises(LitebertError):
         write_bytes(tmp_path / name, b"y", force=None)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"x"]
+
+
+def test_the_folders_around_an_output_are_made(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "1" / "2" / "file", b"x")
+    with staged_folder(tmp_path / "3" / "4" / "folder"):
+        pass
+    open_log(tmp_path / "5" / "6" / "log", FIRST).close()
+    append_line(tmp_path / "7" / "8" / "lines", "x")
+    assert sorted(everything(tmp_path)) == ["1/2/file", "5/6/log", "7/8/lines"]
+    assert (tmp_path / "3" / "4" / "folder").is_dir()
 
 
 def test_outputs_have_the_permissions_that_the_umask_leaves(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def as_path(given: str | os.PathLike[str], what: str) -> Path:
 def format_bytes(number: int) -> str:
     """Format a size for people.
 
-    >>> format_bytes(812), format_bytes(1 << 20), format_bytes(3 << 29)
-    ('812 bytes', '1.0 MiB', '1.50 GiB')
+    >>> format_bytes(812), format_bytes(1 << 20), format_bytes(1 << 30)
+    ('812 bytes', '1.0 MiB', '1.00 GiB')
     """
     if number < 1 << 20:
         return f"{number:,} bytes"

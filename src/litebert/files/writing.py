@@ -4,6 +4,7 @@ What stands under the name of an output is looked at twice: when the work begins
 when the result is put in place, by a rename that fails if something has appeared there.
 """
 
+import filecmp
 import json
 import os
 import shutil
@@ -93,16 +94,10 @@ def write_json(path: Path, value: Json) -> None:
 
 
 def _are_same(one: Path, other: Path) -> bool:
-    """Compare two files, also larger than memory; links are never the same."""
+    """Compare two files byte by byte; links are never the same."""
     if other.is_symlink() or not other.is_file():
         return False
-    if one.stat().st_size != other.stat().st_size:
-        return False
-    with open(one, "rb") as first, open(other, "rb") as second:
-        while chunk := first.read(1 << 20):
-            if chunk != second.read(1 << 20):
-                return False
-    return True
+    return filecmp.cmp(one, other, shallow=False)
 
 
 def sync_file(path: Path) -> None:
