@@ -22,7 +22,7 @@ from litebert.objectives.loading import (
     LoaderSettings,
     plan_epoch,
 )
-from litebert.objectives.sequences import Library
+from litebert.objectives.sentences import Library
 
 NUM_DOCUMENTS = 2_000
 SENTENCES_PER_DOCUMENT = 40

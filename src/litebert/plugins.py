@@ -240,8 +240,8 @@ OPTIMIZERS: Registry[Any] = Registry(
 # how the two segments of a sequence are chosen and labeled: `objective.sentence`
 SENTENCE_OBJECTIVES: Registry[Any] = Registry(
     "sentence objective",
-    home="litebert.objectives.sequences",
-    record="litebert.objectives.sequences:SentenceObjective",
+    home="litebert.objectives.sentences",
+    record="litebert.objectives.sentences:SentenceObjective",
 )
 # heads that are trained together in pretraining: `objective.heads`
 PRETRAINING_HEADS: Registry[Any] = Registry(

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
-from litebert.objectives import sequences
+from litebert.objectives import masking, sequences
 from litebert.objectives.loading import CorpusLoader, LoaderSettings, plan_epoch
-from litebert.objectives.sequences import (
+from litebert.objectives.sentences import (
     ALONE,
     IN_ORDER,
     RANDOM_SECOND,
@@ -219,7 +219,7 @@ MASKINGS = st.builds(
 
 
 def masked(ids: Ints, config: ObjectiveConfig, sample: int) -> tuple[Ints, Ints]:
-    return sequences.mask(ids, TOKENIZER, config, stream(1, "test", 0, sample))
+    return masking.mask(ids, TOKENIZER, config, stream(1, "test", 0, sample))
 
 
 def official_choice(
@@ -238,12 +238,12 @@ def official_choice(
             words.append([position])
     generator = stream(1, "test", 0, sample)
     order = np.argsort(generator.random(len(words))).tolist()
-    sums = np.cumsum(sequences.run_length_law(config)).tolist()
+    sums = np.cumsum(masking.run_length_law(config)).tolist()
     runs = [
         1 + sum(draw >= bound for bound in sums[:-1])
         for draw in generator.random(len(words))
     ]
-    budget = sequences.num_to_predict(len(ids), config)
+    budget = masking.num_to_predict(len(ids), config)
     chosen = set[int]()
     for word, run in zip(order, runs, strict=True):
         if len(chosen) >= budget:

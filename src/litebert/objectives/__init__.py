@@ -1,16 +1,14 @@
 """What pretraining predicts: masked words and sentence order, drawn fresh from shards
 of tokens.
 
-`sequences` pairs, frames and masks the sentences of a document; `loading` makes any
-batch from its number, also for mixes of corpora; `workers` prepares batches ahead.
+`sentences` pairs the sentences of a document, `sequences` frames a pair, and `masking`
+masks it; `loading` makes any batch from its number, also for mixes of corpora; `workers`
+prepares batches ahead. `taught` has texts with a teacher's vectors instead.
 """
 
 from litebert.objectives.loading import CorpusLoader, Loader, LoaderSettings
-from litebert.objectives.sequences import (
-    NO_LABEL,
-    PretrainingBatch,
-    SentenceObjective,
-)
+from litebert.objectives.sentences import NO_LABEL, SentenceObjective
+from litebert.objectives.sequences import PretrainingBatch
 from litebert.objectives.workers import prefetch
 
 __all__ = [

@@ -18,16 +18,20 @@ from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.errors import LitebertError, format_count
-from litebert.objectives import sequences
-from litebert.objectives.sequences import (
+from litebert.objectives.masking import mask
+from litebert.objectives.sentences import (
     RANDOM_SECOND,
     Draws,
     Instance,
     Library,
-    MaskedSequence,
-    PretrainingBatch,
     SentenceObjective,
     sentence_objective,
+)
+from litebert.objectives.sequences import (
+    MaskedSequence,
+    PretrainingBatch,
+    collate,
+    frame,
 )
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
@@ -140,7 +144,8 @@ def _draw_target(
     for some, any shorter one.
     """
     # tokens of text: without [CLS] and [SEP]
-    longest = config.max_seq_length - (3 if has_labels else 2)
+    num_framing = 3 if has_labels else 2
+    longest = config.max_seq_length - num_framing
     target = np.full_like(key, longest)
     is_short = draws.uniform("is-short", key) < config.short_seq_prob
     target[is_short] = draws.integers("short", SHORTEST_TARGET, longest, key[is_short])
@@ -162,7 +167,9 @@ def mean_length(shards: Sequence[Shard], config: ObjectiveConfig) -> float:
         # with [CLS] and two [SEP]
         lengths.append(np.minimum(text + 3, config.max_seq_length))
     planned = np.concatenate(lengths)
-    return float(planned.mean()) if planned.size else float(config.max_seq_length)
+    if not planned.size:
+        return float(config.max_seq_length)
+    return float(planned.mean())
 
 
 # ---- batches by their number ---------------------------------------------------------
@@ -181,7 +188,7 @@ class Loader(ABC):
 
     def batch_between(self, start: int, stop: int) -> PretrainingBatch:
         """Return these sequences as one batch."""
-        return sequences.collate(self.sequences(start, stop))
+        return collate(self.sequences(start, stop))
 
     def batch(
         self, step: int, *, rank: int = 0, world_size: int = 1
@@ -195,6 +202,7 @@ class Loader(ABC):
         assert size >= world_size, (
             "a run with more processes than sequences is refused when it begins"
         )
+        # Shares differ by at most one sequence.
         begin = step * size
         start = begin + size * rank // world_size
         stop = begin + size * (rank + 1) // world_size
@@ -277,10 +285,8 @@ class CorpusLoader(Loader):
         number = epoch * self.epoch_size + position  # in the whole run
         is_early = number < settings.early_sequences
         config = self._early if is_early else settings.objective
-        ids, first_length = sequences.frame(
-            self._library, instance, tokenizer, config, generator
-        )
-        masked, replacements = sequences.mask(ids, tokenizer, config, generator)
+        ids, first_length = frame(self._library, instance, tokenizer, config, generator)
+        masked, replacements = mask(ids, tokenizer, config, generator)
         sentence = sentence_objective(config.sentence)
         label = sentence.label(instance.kind) if sentence.has_labels else None
         return MaskedSequence(ids, first_length, label, masked, replacements)

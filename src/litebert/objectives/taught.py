@@ -93,6 +93,7 @@ class VectorShard:
         return cls(vectors, texts, np.cumsum(sizes))
 
     def text(self, row: int) -> str:
+        """Return a text, read from its file."""
         begin, end = self.begins[row : row + 2].tolist()
         with self.texts.open("rb") as file:
             file.seek(begin)
@@ -200,7 +201,7 @@ class TaughtTexts:
         self.files = vector_files(location)
         self.shards = [VectorShard.open(file) for file in self.files]
         self.width = self.shards[0].vectors.shape[1]
-        counts = [len(shard.vectors) for shard in self.shards]
+        counts = [len(shard.vectors) for shard in self.shards]  # texts
         # the number of the first text of each shard, then that of all, (shards + 1,)
         self._firsts = np.cumsum([0, *counts])
         total = sum(counts)
@@ -225,6 +226,7 @@ class TaughtTexts:
     @property
     def hash(self) -> str:
         """The hash of all texts and vectors, by which a resumed run knows them."""
+        # Of the files, byte by byte: another order of the texts is another run.
         digest = hashlib.blake2b(digest_size=32)
         for file, shard in zip(self.files, self.shards, strict=True):
             digest.update(hash_file(file).encode())
@@ -233,6 +235,7 @@ class TaughtTexts:
 
     def row(self, number: int) -> tuple[str, Vectors]:
         """Return a text and its vector, (width,)."""
+        # the last shard that begins at or before this number
         place = int(np.searchsorted(self._firsts, number, side="right")) - 1
         shard = self.shards[place]
         row = number - int(self._firsts[place])
@@ -304,7 +307,7 @@ class TaughtLoader(Loader):
         """Return a text as [CLS] A [SEP], with its vector and nothing to predict."""
         text, vector = self._texts.row(row)
         tokenizer = self._tokenizer
-        pieces = tokenizer.encode(text).ids[: self._longest - 2]
+        pieces = tokenizer.encode(text).ids[: self._longest - 2]  # [CLS] and [SEP]
         ids = np.array([tokenizer.cls_id, *pieces, tokenizer.sep_id], np.int64)
         nothing = np.empty(0, np.int64)
         return MaskedSequence(ids, len(ids), None, nothing, nothing, vector)

@@ -23,7 +23,7 @@ from litebert.objectives import (
     SentenceObjective,
 )
 from litebert.objectives.loading import MixLoader, mean_length, shares
-from litebert.objectives.sequences import sentence_objective
+from litebert.objectives.sentences import sentence_objective
 from litebert.objectives.taught import TaughtLoader, TaughtTexts, holds_vectors
 from litebert.plugins import SENTENCE_OBJECTIVES
 from litebert.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from litebert.errors import LitebertError
 from litebert.folder import start_from
 from litebert.hub import PACKAGED, locate, packaged_model
 from litebert.nn import AlbertForPretraining
-from litebert.objectives.sequences import log_frequencies
+from litebert.objectives.frequencies import log_frequencies
 from litebert.optim import MomentOptimizer, load_state_tensors
 from litebert.plugins import PRETRAINING_HEADS
 from litebert.tasks.local_start import attend_locally
