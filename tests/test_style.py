@@ -23,6 +23,14 @@ def test_no_module_is_a_catch_all() -> None:
     )
 
 
+def test_every_folder_of_tests_is_a_package_or_has_its_row() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    tests = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
+    packages = {path.parent.name for path in (ROOT / "src/litebert").glob("*/*.py")}
+    for folder in tests - packages:
+        assert f"| `tests/{folder}` |" in table, folder
+
+
 def _writes(call: ast.Call) -> bool:
     """Return whether a call writes a file without going through `files`."""
     called = ast.unparse(call.func)
