@@ -297,14 +297,7 @@ class _Cells:
         import pyarrow
 
         if pyarrow.types.is_dictionary(array.type):
-            self._require_short_cells(name, array.dictionary)
-            try:
-                strings = dict(enumerate(array.dictionary.to_pylist()))
-            except UnicodeDecodeError:
-                raise self._unreadable_cell(name, array) from None
-            # equal cells are one string in memory; an empty cell has no place: None
-            places = array.indices.to_pylist()
-            return [strings.get(place) for place in places]
+            return self._convert_dictionary(name, array)
         if pyarrow.types.is_string(array.type) or pyarrow.types.is_binary(array.type):
             self._require_short_cells(name, array)
         if array.nbytes > MAX_BATCH_BYTES:
@@ -319,6 +312,18 @@ class _Cells:
         except UNREADABLE:
             raise self._unreadable_cell(name, array) from None
         return values
+
+    def _convert_dictionary(self, name: str, array: Any) -> list[object]:
+        """Return the cells of a column of strings, in which equal cells are one string
+        in memory.
+        """
+        self._require_short_cells(name, array.dictionary)
+        try:
+            strings = dict(enumerate(array.dictionary.to_pylist()))
+        except UnicodeDecodeError:
+            raise self._unreadable_cell(name, array) from None
+        places = array.indices.to_pylist()  # None for an empty cell
+        return [strings.get(place) for place in places]
 
     def _require_short_cells(self, name: str, strings: Any) -> None:
         import pyarrow.compute

@@ -84,13 +84,13 @@ class LengthReport:
     unknown.
     """
 
-    max_length: int
+    max_length: int  # of the training
     mean: float
     median: int
-    share_95: int
+    share_95: int  # 95 % of the examples have no more pieces
     longest: int
-    num_too_long: int
-    num_pieces: int
+    num_too_long: int  # examples with more pieces than `max_length`
+    num_pieces: int  # of all examples
     num_unknown: int
 
 
@@ -438,11 +438,11 @@ class _Pieces:
 
 
 @dataclass
-class _Seen:
-    """The rows with the same texts and answer: the number of the first, and how many."""
+class _EqualRows:
+    """The rows with the same texts and the same answer."""
 
-    first: int
-    number: int = 0
+    first: int  # the number of the first one
+    count: int = 0
 
 
 class _Rows:
@@ -462,8 +462,8 @@ class _Rows:
         self._say = partial(findings.add, detail=table.source.name)
         self._family = family
         self._train = train
-        # by texts and answer
-        self._seen: dict[int, dict[str | None, _Seen]] = {}
+        # by the hash of their texts, then by their answer
+        self._equal_rows: dict[int, dict[str | None, _EqualRows]] = {}
         self.number = 0
         self.num_labelled = 0
         self.labels = Counter[str]()
@@ -476,9 +476,9 @@ class _Rows:
     def places(self) -> dict[int, str]:
         """Return the place of the first row with each text."""
         places = dict[int, str]()
-        for key, answers in self._seen.items():
-            first = next(iter(answers.values()))
-            places[key] = self._place(first.first)
+        for key, by_answer in self._equal_rows.items():
+            rows = next(iter(by_answer.values()))
+            places[key] = self._place(rows.first)
         return places
 
     def add(self, number: int, example: Any) -> None:
@@ -501,29 +501,29 @@ class _Rows:
         if key in self._train:
             example_row = f"the same texts as {self._train[key]}"
             self._say("both trained and evaluated on", where, example_row)
-        answers = self._seen.setdefault(key, {})
-        if answer in answers:
-            first = self._place(answers[answer].first)
+        by_answer = self._equal_rows.setdefault(key, {})
+        if answer in by_answer:
+            first = self._place(by_answer[answer].first)
             self._say("repeated row", where, f"the same as {first}")
-        self._compare(where, answer, answers)
-        seen = answers.setdefault(answer, _Seen(number))
-        seen.number += 1
+        self._compare(where, answer, by_answer)
+        rows = by_answer.setdefault(answer, _EqualRows(number))
+        rows.count += 1
 
     def _compare(
-        self, where: str, answer: str | None, answers: Mapping[str | None, _Seen]
+        self, where: str, answer: str | None, by_answer: Mapping[str | None, _EqualRows]
     ) -> None:
         """Find rows with the same texts and another answer."""
         if answer is None:
             return
-        others = list[_Seen]()
-        for other, seen in answers.items():
-            if other not in (None, answer):
-                others.append(seen)
+        others = list[_EqualRows]()
+        for other_answer, rows in by_answer.items():
+            if other_answer not in (None, answer):
+                others.append(rows)
         if not others:
             return
         # with the first contradiction, the rows before it contradict, too
-        is_first = len(others) == 1 and answer not in answers
-        before = others[0].number if is_first else 0
+        is_first = len(others) == 1 and answer not in by_answer
+        before = others[0].count if is_first else 0
         self._say(
             "contradictory labels",
             where,
