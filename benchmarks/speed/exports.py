@@ -1,19 +1,22 @@
 """One network with random weights, written in the format of every rival.
 
-ROOT/model            litebert's own folder, which transformers reads too ROOT/int8
-litebert's in eight bits ROOT/*.onnx, *.xml    onnxruntime's and OpenVINO's, from
-transformers' model, fp32 and int8
+- ROOT/model: litebert's own folder, which transformers reads too;
+- ROOT/int8: litebert's in eight bits;
+- ROOT/*.onnx and *.xml: onnxruntime's and OpenVINO's, from transformers' model, in fp32
+  and int8.
 """
 
-import itertools
 import logging
+import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime
 import torch
 import transformers
+from numpy.typing import NDArray
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from benchmarks.texts import VOCABULARY, Texts, arriving, made_up
@@ -23,17 +26,20 @@ from litebert.folder import ModelFolder, read_folder, write_folder
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.tokenizer import Tokenizer
 
-CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}
-"""Batches of 16 texts, none of which is timed later."""
-SKIPPED = 10_000, 3_000, 5_000
-EXAMPLE = tuple(
-    torch.from_numpy(values)
-    for values in made_up([8, 8], vocab_size=1_000).padded().values()
-)
+CALIBRATION = {"SST-2": (3, 10_000), "NLI": (3, 3_000), "IMDB": (1, 5_000)}
+"""Batches of 16 texts, and how many texts before them are skipped: none of them is
+timed later.
+"""
+_RECTANGLE = made_up([8, 8], vocab_size=1_000).padded()
+EXAMPLE = tuple(map(torch.from_numpy, _RECTANGLE.values()))
 BERT_SHAPES = {"minilm-l6": (6, 384, 12), "bert-base": (12, 768, 12)}
 """Layers, hidden size and heads of all-MiniLM-L6-v2 and of BERT-base, which are not
 presets of ours.
 """
+
+
+FLOAT_PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv")
+INT8_PRODUCT = re.compile(r"Quantize|Integer|^QLinearMatMul$")
 
 
 def count_products(model: onnx.ModelProto) -> tuple[int, int]:
@@ -43,19 +49,16 @@ def count_products(model: onnx.ModelProto) -> tuple[int, int]:
     counts, too.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
-    floating = integer = 0
+    num_float = 0
+    num_int8 = 0
     for node in model.graph.node:
         is_constant = [name in constants for name in node.input if name]
         if all(is_constant):
             constants.update(node.output)
         elif any(is_constant[:2]):
-            floating += node.op_type in ("MatMul", "Gemm", "Einsum", "Conv")
-            integer += (
-                "Quantize" in node.op_type
-                or "Integer" in node.op_type
-                or node.op_type == "QLinearMatMul"
-            )
-    return floating, integer
+            num_float += node.op_type in FLOAT_PRODUCTS
+            num_int8 += INT8_PRODUCT.search(node.op_type) is not None
+    return num_float, num_int8
 
 
 def export_all(root: Path, shape: str) -> None:
@@ -65,40 +68,47 @@ def export_all(root: Path, shape: str) -> None:
     """
     model = root / "model"
     if not model.exists():
-        if shape in BERT_SHAPES:  # as transformers writes it
-            torch.manual_seed(1)
-            layers, hidden, heads = BERT_SHAPES[shape]
-            sizes = {
-                "num_hidden_layers": layers,
-                "hidden_size": hidden,
-                "num_attention_heads": heads,
-            }
-            config = transformers.BertConfig(**sizes, intermediate_size=4 * hidden)
-            transformers.BertModel(config).save_pretrained(model)
+        if shape in BERT_SHAPES:
+            _write_bert(model, shape)
         else:
-            write_folder(
-                ModelFolder(
-                    AlbertForPretraining(
-                        preset(shape), generator=torch.Generator().manual_seed(1)
-                    )
-                ),
-                model,
-            )
-        if VOCABULARY.is_file():
-            Tokenizer.load(VOCABULARY).save(model)
+            generator = torch.Generator().manual_seed(1)
+            network = AlbertForPretraining(preset(shape), generator=generator)
+            write_folder(ModelFolder(network), model)
+        _add_vocabulary(model)
     if not (root / "int8.xml").exists():
         export_onnx(model, root, is_quantised=True)
         export_openvino(model, root, is_quantised=True)
     shutil.rmtree(root / "int8", ignore_errors=True)
-    # what `litebert quantize` does, with the texts that NNCF gets
+    _write_int8(model, root / "int8")
+
+
+def _write_bert(model: Path, shape: str) -> None:
+    """Write a BERT as transformers does."""
+    torch.manual_seed(1)
+    layers, hidden, heads = BERT_SHAPES[shape]
+    config = transformers.BertConfig(
+        num_hidden_layers=layers,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        intermediate_size=4 * hidden,
+    )
+    transformers.BertModel(config).save_pretrained(model)
+
+
+def _write_int8(model: Path, out: Path) -> None:
+    """Do what `litebert quantize` does, with the texts that NNCF gets."""
     network = read_folder(model).network
-    batches = [
-        Batch.from_lists(texts.ids, texts.segments) for texts in calibration_texts()
-    ]
+    batches = list[Batch]()
+    for texts in calibration_texts():
+        batches.append(Batch.from_lists(texts.ids, texts.segments))
     to_int8(network, calibrate(network.albert, batches))
-    write_folder(ModelFolder(network), root / "int8")
+    write_folder(ModelFolder(network), out)
+    _add_vocabulary(out)
+
+
+def _add_vocabulary(folder: Path) -> None:
     if VOCABULARY.is_file():
-        Tokenizer.load(VOCABULARY).save(root / "int8")
+        Tokenizer.load(VOCABULARY).save(folder)
 
 
 class LastHiddenState(torch.nn.Module):
@@ -126,23 +136,23 @@ def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
         0: torch.export.Dim("batch", max=4_096),
         1: torch.export.Dim("length", min=2, max=512),
     }
-    names = {
-        "input_names": list(made_up([1]).padded()),
-        "output_names": ["last_hidden_state"],
-    }
-    shapes = (axes,) * 3
     program = torch.onnx.export(
         LastHiddenState(model).eval(),
         EXAMPLE,
+        input_names=list(_RECTANGLE),
+        output_names=["last_hidden_state"],
         dynamo=True,
-        dynamic_shapes=shapes,
+        dynamic_shapes=(axes,) * len(EXAMPLE),
         verbose=False,
-        **names,
     )
     assert program is not None
     program.save(root / "fp32.onnx", external_data=False)
-    if not is_quantised:
-        return
+    if is_quantised:
+        _quantize_onnx(root)
+
+
+def _quantize_onnx(root: Path) -> None:
+    """Fold the constants of fp32.onnx, quantize, and count the products."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = (
         onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -156,10 +166,9 @@ def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
         weight_type=QuantType.QInt8,
         per_channel=True,
     )
-    model = onnx.load(root / "int8.onnx")
-    floating, integer = count_products(model)
-    assert integer and not floating, "an int8 rival must be int8 in all its products"
-    print(f"onnxruntime int8: {floating} products in float, {integer} in int8")
+    num_float, num_int8 = count_products(onnx.load(root / "int8.onnx"))
+    assert num_int8 and not num_float, "an int8 rival must be int8 in all its products"
+    print(f"onnxruntime int8: {num_float} products in float, {num_int8} in int8")
 
 
 def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:
@@ -174,17 +183,17 @@ def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:
         return
     import nncf
 
-    texts = (
-        zip(batch.ids, batch.segments, strict=True) for batch in calibration_texts()
-    )
-    rows = [
-        Texts((ids,), (segments,)).padded().values()
-        for ids, segments in itertools.chain(*texts)
-    ]
+    examples = list[dict[int, NDArray[np.int64]]]()  # of one text, inputs by number
+    for batch in calibration_texts():
+        for ids, segments in zip(batch.ids, batch.segments, strict=True):
+            inputs = Texts((ids,), (segments,)).padded().values()
+            examples.append(dict(enumerate(inputs)))
     nncf.set_log_level(logging.ERROR)
-    given = nncf.Dataset([dict(enumerate(row)) for row in rows])
     quantized = nncf.quantize(
-        converted, given, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(rows)
+        converted,
+        nncf.Dataset(examples),
+        model_type=nncf.ModelType.TRANSFORMER,
+        subset_size=len(examples),
     )
     openvino.save_model(quantized, root / "int8.xml", compress_to_fp16=False)
 
@@ -195,9 +204,7 @@ def calibration_texts() -> list[Texts]:
     """
     if not VOCABULARY.is_file():
         return [made_up([64] * 16, seed=seed) for seed in range(4)]
-    chosen = zip(CALIBRATION.items(), SKIPPED, strict=True)
-    return [
-        each
-        for (corpus, count), skip in chosen
-        for each in arriving(corpus, num_batches=count, skip=skip)
-    ]
+    batches = list[Texts]()
+    for corpus, (number, skip) in CALIBRATION.items():
+        batches += arriving(corpus, num_batches=number, skip=skip)
+    return batches

@@ -3,7 +3,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -57,15 +57,18 @@ class Rival(ABC):
         ).eval()
 
 
+def tensors(texts: Texts) -> dict[str, torch.Tensor]:
+    """Return the rectangle under the names that transformers gives its inputs."""
+    return {name: torch.from_numpy(values) for name, values in texts.padded().items()}
+
+
 class Transformers(Rival):
     def __init__(self, root: Path, precision: str) -> None:
         super().__init__(root, precision)
         self.model = self.encoder(precision)
 
     def ready(self, texts: Texts) -> Call:
-        inputs = {
-            name: torch.from_numpy(values) for name, values in texts.padded().items()
-        }
+        inputs = tensors(texts)
         model = self.model
         return lambda: model(**inputs).last_hidden_state
 
@@ -87,17 +90,21 @@ class Compiled(Transformers):
         torch._dynamo.config.recompile_limit = 64
         self.variants = {}
         for is_dynamic in (False, True):
-            model = self.variants[is_dynamic] = self.encoder(precision)
-            # those of a BERT, or the one that an ALBERT applies many times
-            layers = (
-                getattr(model.encoder, "layer", None)
-                or model.encoder.albert_layer_groups[0].albert_layers
-            )
-            for layer in layers:
+            model = self.encoder(precision)
+            for layer in self.layers(model):
                 layer.compile(dynamic=is_dynamic)
+            self.variants[is_dynamic] = model
+
+    @staticmethod
+    def layers(model: torch.nn.Module) -> Iterable[torch.nn.Module]:
+        """Return those of a BERT, or the one that an ALBERT applies many times."""
+        if hasattr(model.encoder, "layer"):
+            return model.encoder.layer
+        return model.encoder.albert_layer_groups[0].albert_layers
 
     def ready(self, texts: Texts) -> Call:
-        self.model = self.variants[len(set(texts.lengths)) > 1]
+        has_several_lengths = len(set(texts.lengths)) > 1
+        self.model = self.variants[has_several_lengths]
         return super().ready(texts)
 
 
@@ -117,9 +124,7 @@ class SentenceTransformers(Rival):
         self.model = SentenceTransformer(modules=[words, pooling], device="cpu").eval()
 
     def ready(self, texts: Texts) -> Call:
-        inputs = {
-            name: torch.from_numpy(values) for name, values in texts.padded().items()
-        }
+        inputs = tensors(texts)
         return lambda: self.model(dict(inputs))["token_embeddings"]
 
 
@@ -160,23 +165,23 @@ class OpenVino(Rival):
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
             "NUM_STREAMS": 1,
             "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32" if precision == "fp32" else "bf16",
         }
-        settings["INFERENCE_PRECISION_HINT"] = "f32" if precision == "fp32" else "bf16"
         file = root / ("int8.xml" if precision == "int8" else "fp32.xml")
         self.model = Core().compile_model(file, "CPU", settings)
         if precision == "int8":
-            infos = [
-                node.get_rt_info() for node in self.model.get_runtime_model().get_ops()
-            ]
-            products = [
-                info
-                for info in infos
-                if info["layerType"].astype(str) in ("FullyConnected", "MatMul")
-            ]
-            kinds = [str(info["runtimePrecision"].astype(str)) for info in products]
-            integer = sum(kind in ("u8", "i8") for kind in kinds)
-            assert integer > len(kinds) // 2, f"OpenVINO computes {kinds}"
-            print(f"openvino int8: {integer} of {len(kinds)} products")
+            self.require_int8()
+
+    def require_int8(self) -> None:
+        """Check that the runtime computes most products in eight bits."""
+        precisions = list[str]()  # of the products
+        for node in self.model.get_runtime_model().get_ops():
+            facts = node.get_rt_info()
+            if facts["layerType"].astype(str) in ("FullyConnected", "MatMul"):
+                precisions.append(str(facts["runtimePrecision"].astype(str)))
+        num_int8 = precisions.count("u8") + precisions.count("i8")
+        assert num_int8 > len(precisions) // 2, f"OpenVINO computes {precisions}"
+        print(f"openvino int8: {num_int8} of {len(precisions)} products")
 
     def ready(self, texts: Texts) -> Call:
         inputs = list(texts.padded().values())
@@ -200,9 +205,8 @@ class Litebert(Rival):
 
         folder = root / ("int8" if precision == "int8" else "model")
         dtype = DTYPES.get(precision, torch.float32)
-        self.albert = read_folder(
-            folder, dtype=dtype, for_inference=True
-        ).network.albert
+        model = read_folder(folder, dtype=dtype, for_inference=True)
+        self.albert = model.network.albert
         pack(self.albert, "auto")
 
     def ready(self, texts: Texts) -> Call:
@@ -237,13 +241,12 @@ RIVALS: dict[str, type[Rival]] = {
 
 def names() -> tuple[str, ...]:
     """Return every rival at every precision, `litebert fp32` for instance."""
-    precisions = ("fp32", "bf16", "int8")
-    return tuple(
-        f"{name} {each}"
-        for each in precisions
-        for name, rival in RIVALS.items()
-        if each in rival.precisions
-    )
+    combinations = list[str]()
+    for precision in ("fp32", "bf16", "int8"):
+        for name, rival in RIVALS.items():
+            if precision in rival.precisions:
+                combinations.append(f"{name} {precision}")
+    return tuple(combinations)
 
 
 def load(name: str, root: Path) -> Rival:

@@ -23,7 +23,7 @@ from benchmarks.steps import (
     without_dropout,
 )
 from benchmarks.texts import MAX_LENGTH, VOCABULARY, Texts, made_up, sst2
-from litebert.config import OptimConfig, TrainConfig
+from litebert.config import AlbertConfig, OptimConfig, TrainConfig
 from litebert.folder import (
     ModelFolder,
     read_config,
@@ -50,40 +50,44 @@ def pretraining(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row
     """
     config = read_config(root / "model")
     rows = list[Row]()
-    for count, length in ((8, 128), (8, 512))[: 1 if is_quick else 2]:
+    rectangles = [(8, 128)] if is_quick else [(8, 128), (8, 512)]
+    for count, length in rectangles:
         texts = made_up([length] * count)
-        contenders = [
-            (_ours if name.startswith("litebert") else _theirs)(root, name, texts)
-            for name in names
-        ]
-        given = {"num_tokens": texts.num_tokens, "flops": step_flops(config, texts)}
-        rounds = 1 if is_quick else 2
         rows += compare(
             f"pretraining {count} x {length}",
-            contenders,
-            **given,
-            rounds=rounds,
+            [_pretraining_step(root, name, texts) for name in names],
+            num_tokens=texts.num_tokens,
+            flops=step_flops(config, texts),
+            rounds=1 if is_quick else 2,
             seconds=20,
             most=6,
         )
     return rows
 
 
-def _ours(root: Path, name: str, texts: Texts) -> Contender:
-    step = our_step(
-        read_folder(root / "model", dtype=DTYPES[name.split()[1]]).network, texts
-    )
+def _pretraining_step(root: Path, name: str, texts: Texts) -> Contender:
+    program, precision = name.split()
+    if program == "litebert":
+        return _ours(root, name, precision, texts)
+    return _theirs(root, name, precision, texts)
+
+
+def _ours(root: Path, name: str, precision: str, texts: Texts) -> Contender:
+    network = read_folder(root / "model", dtype=DTYPES[precision]).network
+    step = our_step(network, texts)
     return Contender(name, step, lambda: step.loss().detach().numpy(), warm=step)
 
 
-def _theirs(root: Path, name: str, texts: Texts) -> Contender:
+def _theirs(root: Path, name: str, precision: str, texts: Texts) -> Contender:
     from transformers import AlbertForPreTraining
 
     model = AlbertForPreTraining.from_pretrained(root / "model").train()
-    step = their_step(model, texts, precision=name.split()[1])
-    return Contender(
-        name, step, lambda: np.float32(without_dropout(model, step)), warm=step
-    )
+    step = their_step(model, texts, precision=precision)
+
+    def loss() -> np.float32:
+        return np.float32(without_dropout(model, step))
+
+    return Contender(name, step, loss, warm=step)
 
 
 def finetuning(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]:
@@ -93,41 +97,55 @@ def finetuning(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]
     if not VOCABULARY.is_file():
         print("no SST-2: set LITEBERT_TEST_DATA")
         return []
-    family = DATASETS["sst2"].family
     config = read_config(root / "model")
-    # one head for all, so that all start from the same numbers
     if not (root / "classifier").exists():
-        network = AlbertForTask(
-            config, family.head, generator=torch.Generator().manual_seed(1)
-        )
-        start_from(network, root / "model")
-        write_folder(ModelFolder(network), root / "classifier")
-        Tokenizer.load(root / "model").save(root / "classifier")
-    rows = list(itertools.islice(sst2(), (3 if is_quick else 8) * BATCH_SIZE))
-    texts = [
-        TextExample(str(index), text, None, label)
-        for index, (text, label) in enumerate(rows)
-    ]
-    tokenizer = Tokenizer.load(root / "classifier")
-    features = family.features(texts, tokenizer, max_length=MAX_LENGTH, training=True)
-    examples = [
-        (feature, label) for feature, (_, label) in zip(features, rows, strict=True)
-    ]
-    lengths = [feature.num_tokens for feature in features]
+        _write_classifier(root, config)
+    num_steps = 3 if is_quick else 8
+    examples = _examples(root, num_steps * BATCH_SIZE)
+    contenders = list[Contender]()
+    for name in names:
+        program, _ = name.split()
+        contenders.append(EPOCHS[program](root, name, examples))
+    lengths = [feature.num_tokens for feature, _ in examples]
     return compare(
         f"fine-tuning {len(examples)}",
-        [EPOCHS[name.split()[0]](root, name, examples) for name in names],
+        contenders,
         num_tokens=sum(lengths),
         flops=3 * forward_flops(config, lengths),
         rounds=1 if torch.get_num_threads() == 1 else 2,
     )
 
 
+def _write_classifier(root: Path, config: AlbertConfig) -> None:
+    """Write one head for all, so that all start from the same numbers."""
+    head = DATASETS["sst2"].family.head
+    generator = torch.Generator().manual_seed(1)
+    network = AlbertForTask(config, head, generator=generator)
+    start_from(network, root / "model")
+    write_folder(ModelFolder(network), root / "classifier")
+    Tokenizer.load(root / "model").save(root / "classifier")
+
+
+def _examples(root: Path, number: int) -> Examples:
+    """Return the first texts of SST-2 with their labels."""
+    texts = list[TextExample]()
+    labels = list[int]()
+    for text, label in itertools.islice(sst2(), number):
+        texts.append(TextExample(str(len(texts)), text, None, label))
+        labels.append(label)
+    tokenizer = Tokenizer.load(root / "classifier")
+    features = DATASETS["sst2"].family.features(
+        texts, tokenizer, max_length=MAX_LENGTH, training=True
+    )
+    return list(zip(features, labels, strict=True))
+
+
 def our_epoch(root: Path, name: str, examples: Examples) -> Contender:
     """Return the steps of `litebert finetune`, without its evaluations and
     checkpoints.
     """
-    network = read_folder(root / "classifier", dtype=DTYPES[name.split()[1]]).network
+    _, precision = name.split()
+    network = read_folder(root / "classifier", dtype=DTYPES[precision]).network
     features = [feature for feature, _ in examples]
     family = DATASETS["sst2"].family
     task = Finetuning(
@@ -176,25 +194,24 @@ def their_epoch(root: Path, name: str, examples: Examples) -> Contender:
         root / "classifier"
     )
     tokenizer = transformers.AutoTokenizer.from_pretrained(root / "classifier")
-    quiet = {
-        "save_strategy": "no",
-        "logging_strategy": "no",
-        "report_to": [],
-        "disable_tqdm": True,
-    }
-    given = {
-        "per_device_train_batch_size": BATCH_SIZE,
-        "num_train_epochs": 1,
-        "learning_rate": RATE,
-        "use_cpu": True,
-    }
     arguments = transformers.TrainingArguments(
-        str(root / "trainer"), bf16=name.endswith("bf16"), **given, **quiet
+        str(root / "trainer"),
+        bf16=name.endswith("bf16"),
+        per_device_train_batch_size=BATCH_SIZE,
+        num_train_epochs=1,
+        learning_rate=RATE,
+        use_cpu=True,
+        # quiet
+        save_strategy="no",
+        logging_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
     )
-    rows = [
-        {"input_ids": f.ids[0], "token_type_ids": f.segments[0], "labels": label}
-        for f, label in examples
-    ]
+    rows = list[dict[str, Any]]()
+    for feature, label in examples:
+        ids = feature.ids[0]
+        segments = feature.segments[0]
+        rows.append({"input_ids": ids, "token_type_ids": segments, "labels": label})
     trainer = transformers.Trainer(
         model, arguments, train_dataset=rows, processing_class=tokenizer
     )
