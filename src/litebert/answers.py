@@ -113,11 +113,12 @@ def _data_frame(answers: Sequence[Any]) -> "DataFrame":
         raise LitebertError(
             "LB-929", "a DataFrame needs pandas", next="pip install pandas"
         ) from error
+    answers_of_texts = answers
     if answers and isinstance(answers[0], Tagging):
-        answers = [Results(tagging.words) for tagging in answers]
-    if answers and isinstance(answers[0], Results):
+        answers_of_texts = [Results(tagging.words) for tagging in answers]
+    if answers_of_texts and isinstance(answers_of_texts[0], Results):
         frames: dict[int, DataFrame] = {}
-        for number, of_text in enumerate(answers):
+        for number, of_text in enumerate(answers_of_texts):
             if of_text:
                 frames[number] = _data_frame(of_text)
         if not frames:
@@ -324,15 +325,12 @@ class Explanation(Tabular):
     words: tuple[WordAttribution, ...]
 
     def __repr__(self) -> str:
-        lines = [
-            f"  {w.attribution:+8.3f}  {'█' * round(12 * share):<12}  {w.word}"
-            for w, share in self._shares()
-        ]
-        head = (
-            f"{self.verb}: {self.answer} ({self.kind} {self.score:.3f},"
-            f" {self.blank:.3f} blank)"
-        )
-        return "\n".join([head, *lines])
+        scores = f"{self.kind} {self.score:.3f}, {self.blank:.3f} blank"
+        lines = [f"{self.verb}: {self.answer} ({scores})"]
+        for word, share in self._shares():
+            bar = "█" * round(12 * share)
+            lines.append(f"  {word.attribution:+8.3f}  {bar:<12}  {word.word}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         spans = list[str]()
@@ -349,8 +347,8 @@ class Explanation(Tabular):
         )
 
     def _shares(self) -> list[tuple[WordAttribution, float]]:
+        """Return each word with the size of its attribution, relative to the largest."""
         sizes = [abs(word.attribution) for word in self.words]
         largest = max(sizes, default=0.0) or 1.0
-        return [
-            (word, size / largest) for word, size in zip(self.words, sizes, strict=True)
-        ]
+        shares = [size / largest for size in sizes]
+        return list(zip(self.words, shares, strict=True))

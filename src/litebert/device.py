@@ -152,8 +152,8 @@ class Device:
         precision_before = torch.get_float32_matmul_precision()
         was_deterministic = torch.are_deterministic_algorithms_enabled()
         if not self.is_cpu:
-            is_half = dtype != torch.float32
-            torch.set_float32_matmul_precision("high" if is_half else "highest")
+            precision = "highest" if dtype == torch.float32 else "high"
+            torch.set_float32_matmul_precision(precision)
         if is_deterministic and not self.is_cpu:
             # read by cuBLAS when it starts: with it, streams do not share a workspace
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -114,9 +114,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("bsae-v2", ["base-v2", "large-v2"])
     'did you mean base-v2?'
     """
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else f"one of {', '.join(names)}"
 
 
 def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertError:
@@ -191,8 +191,8 @@ def in_python(text: str) -> str:
     """
     if text.startswith(_SHELL):
         return _as_call(text) or text
-    text = _COLUMNS.sub(_columns, text)
-    return _OPTION.sub(_parameter, text) if "--" in text else text
+    advice = _COLUMNS.sub(_columns, text)
+    return _OPTION.sub(_parameter, advice) if "--" in advice else advice
 
 
 def advice_in_python(text: str) -> str:
@@ -250,8 +250,8 @@ def _as_call(command: str) -> str | None:
     if verb in _METHODS:
         if "output" in call.named:  # of files, which only the shell reads
             return None
-        model = call.named.pop("model", None)
-        place = f"litebert.load({'' if model is None else repr(model)}).{verb}"
+        model = repr(call.named.pop("model")) if "model" in call.named else ""
+        place = f"litebert.load({model}).{verb}"
     return f"{place}({', '.join(call.arguments(verb))})"
 
 

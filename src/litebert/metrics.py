@@ -245,7 +245,10 @@ def named_entities(tags: Sequence[str], labels: Collection[str]) -> list[Entity]
         return entities(tags)
     if not mark_entities(labels):
         return []
-    return entities([tag if tag == "O" else f"I-{tag}" for tag in tags])
+    inside_tags = list[str]()
+    for tag in tags:
+        inside_tags.append(tag if tag == "O" else f"I-{tag}")
+    return entities(inside_tags)
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:

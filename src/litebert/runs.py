@@ -125,11 +125,8 @@ def is_begun(folder: Path) -> bool:
     """Return whether litebert began a run in a folder, of one seed or of several."""
     if _has_record(folder):
         return True
-    return any(
-        _has_record(path)
-        for path in folder.glob("seed-*")
-        if _SEED.fullmatch(path.name)
-    )
+    parts = [path for path in folder.glob("seed-*") if _SEED.fullmatch(path.name)]
+    return any(map(_has_record, parts))
 
 
 def _has_record(folder: Path) -> bool:

@@ -163,8 +163,8 @@ def allow_open_files(wanted: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
+    is_free = hard == resource.RLIM_INFINITY
+    limit = wanted if is_free else min(wanted, hard)
     # macOS announces no hard limit and has one
     with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

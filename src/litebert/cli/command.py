@@ -381,9 +381,8 @@ def as_json(value: Any) -> Any:
 
     if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
-    if hasattr(value, "as_json"):
-        value = value.as_json()
-    return to_jsonable_python(value, fallback=lambda array: array.tolist())
+    plain = value.as_json() if hasattr(value, "as_json") else value
+    return to_jsonable_python(plain, fallback=lambda array: array.tolist())
 
 
 # ---- parsing words into values -------------------------------------------------------

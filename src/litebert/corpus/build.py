@@ -402,10 +402,8 @@ def _clear_for_resuming(output: Path, plan: disk.CorpusPlan) -> None:
 
 def _undivided(plan: disk.CorpusPlan) -> disk.CorpusPlan:
     """Return the plan without the parts of its inputs."""
-    whole = tuple(
-        disk.InputRecord(name=record.name, size=record.size) for record in plan.inputs
-    )
-    return plan.model_copy(update={"inputs": whole})
+    whole = [record.model_copy(update={"starts": ()}) for record in plan.inputs]
+    return plan.model_copy(update={"inputs": tuple(whole)})
 
 
 def _other_plan(

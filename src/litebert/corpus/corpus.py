@@ -55,11 +55,10 @@ class Corpus:
         manifest = disk.read_manifest(folder)
         # three mapped files of each shard stay open
         allow_open_files(3 * len(manifest.shards) + SPARE_FILES)
-        shards = tuple(
-            disk.open_shard(folder, record, manifest.plan) for record in manifest.shards
-        )
+        plan = manifest.plan
+        shards = [disk.open_shard(folder, record, plan) for record in manifest.shards]
         _verify_files(folder, shards, again=verify)
-        return cls(folder, shards, manifest)
+        return cls(folder, tuple(shards), manifest)
 
     def held_out(self, *, verify: bool = False) -> Self | None:
         """Open the held-out part; None if the corpus was built without one."""

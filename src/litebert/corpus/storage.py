@@ -113,10 +113,11 @@ def _fetch(url: str, folder: Path) -> None:
     if held_out in names:
         _get(url, folder, held_out)
         stored |= _stored_files(folder / held_out, f"{disk.HELD_OUT}/")
-    missing = [
-        file.size for name, file in stored.items() if not (folder / name).is_file()
-    ]
-    _require_room(url, folder, sum(missing))
+    num_bytes = 0  # of the files that are still missing
+    for name, file in stored.items():
+        if not (folder / name).is_file():
+            num_bytes += file.size
+    _require_room(url, folder, num_bytes)
 
     def get(name: str) -> None:
         file = stored.get(name)

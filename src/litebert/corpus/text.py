@@ -5,7 +5,7 @@ passages into sentences.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import IO, NamedTuple
 
@@ -303,14 +303,14 @@ def require_text(sources: Sequence[Source], settings: TextSettings) -> None:
     """Refuse, before any work, inputs of a single sentence: they cannot be both trained
     on and held out.
     """
-    passages = chain.from_iterable(
-        read_passages(source, settings) for source in sources
-    )
-    sentences = chain.from_iterable(
-        split_sentences(passage.text, settings) for passage in passages
-    )
-    if len(list(islice(sentences, 2))) < 2:
-        raise too_little_text()
+    num_sentences = 0
+    for source in sources:
+        for passage in read_passages(source, settings):
+            sentences = split_sentences(passage.text, settings)
+            num_sentences += len(list(islice(sentences, 2)))
+            if num_sentences >= 2:
+                return
+    raise too_little_text()
 
 
 def too_little_text() -> LitebertError:

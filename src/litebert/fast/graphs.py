@@ -56,12 +56,11 @@ class Graph:
         parts = divide(batch.lengths)
         if len(parts) == 1 and queries is None:
             return self._run(batch, parts[0], parts[0].layout)
-        if queries is None:
-            queries = torch.arange(len(batch.ids))
+        numbers = torch.arange(len(batch.ids)) if queries is None else queries
         states = list[Tensor]()
         places = list[Tensor]()  # of these states among the queries
         for part in parts:
-            present, rows = part.find(queries.numpy())
+            present, rows = part.find(numbers.numpy())
             if len(rows):
                 states.append(self._run(batch, part, part.layout_for(rows)))
                 places.append(torch.from_numpy(present))

@@ -52,10 +52,10 @@ class Int8Table(nn.Module):
             scale = weight.new_empty(len(weight))
             quantized = torch.empty_like(weight, dtype=torch.int8)
         else:
-            weight = weight.detach().float()
+            exact = weight.detach().float()
             # (rows,): the largest weight of a row becomes 127
-            scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-            quantized = (weight / scale[:, None]).round().to(torch.int8)
+            scale = exact.abs().amax(1).clamp(min=1e-12) / 127
+            quantized = (exact / scale[:, None]).round().to(torch.int8)
         self.register_buffer("quantized", quantized)
         self.register_buffer("scale", scale)
 
@@ -180,10 +180,10 @@ class ByteGrid(NamedTuple):
         >>> ByteGrid.over(-1.0, 1.55)
         ByteGrid(scale=0.01, zero=100)
         """
-        low = min(low, 0.0)
-        high = max(high, 0.0)
-        scale = max((high - low) / 255, 1e-12)
-        return cls(round(scale, 12), round(-low / scale))
+        lowest = min(low, 0.0)
+        highest = max(high, 0.0)
+        scale = max((highest - lowest) / 255, 1e-12)
+        return cls(round(scale, 12), round(-lowest / scale))
 
 
 def quantize(

@@ -60,12 +60,13 @@ def plain_linear(
 
 def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     """Return a layer norm on rows of `dtype`."""
+    weight_dtype = dtype
     if dtype == torch.float16 and device_at(norm.weight.device).is_cpu:
         # With fp16 weights, torch keeps 1 / sqrt(variance + eps) in fp16. For padding,
         # whose variance is 0, that is infinite.
-        dtype = norm.weight.dtype
-    scale = cast(norm.weight, dtype)  # (hidden,)
-    shift = cast(norm.bias, dtype)  # (hidden,)
+        weight_dtype = norm.weight.dtype
+    scale = cast(norm.weight, weight_dtype)  # (hidden,)
+    shift = cast(norm.bias, weight_dtype)  # (hidden,)
     return lambda x: F.layer_norm(x, norm.normalized_shape, scale(), shift(), norm.eps)
 
 
@@ -166,9 +167,9 @@ def _trial(dtype: torch.dtype) -> _Trial:
     draws = torch.Generator().manual_seed(0)
     weight = torch.randn(768, 768, generator=draws).to(dtype)
     bias = torch.randn(768, generator=draws).to(dtype)
-    rows = [
-        torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)
-    ]
+    rows = list[Tensor]()
+    for number in (1, 100, 128):
+        rows.append(torch.randn(number, 768, generator=draws).to(dtype))
     return _Trial(
         packed=onednn_linear(weight, bias, "linear"),
         plain=plain_linear(weight, bias, dtype, "linear"),
@@ -245,9 +246,8 @@ def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
     """
     if num_threads == 1:
         return False
-    weight, x = (
-        torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE)
-    )
+    weight = torch.full((768, 768), 0.5, dtype=dtype)
+    x = torch.full((2 * _PIECE, 768), 0.5, dtype=dtype)
     product = onednn_linear(weight, weight[0].clone(), "linear")
     parts = torch.split(x, _PIECE)
     whole, pieces = time_each(

@@ -58,12 +58,11 @@ def count_right(logits: Tensor, labels: Tensor) -> Tensor:
     On a CPU argmax is ten times as slow as amax, so it is computed only for rows that
     may count.
     """
-    logits = logits.detach()
-    if device_at(logits.device).is_cpu:
-        # a missing label is below 0
-        of_labels = logits.gather(-1, labels[:, None].clamp(min=0)).squeeze(-1)
-        # most rows are wrong, and need no argmax
-        candidates = (of_labels == logits.amax(-1)).nonzero().squeeze(-1)
-        logits = logits[candidates]
-        labels = labels[candidates]
-    return (logits.argmax(-1) == labels).sum()
+    scores = logits.detach()
+    if not device_at(scores.device).is_cpu:
+        return (scores.argmax(-1) == labels).sum()
+    # a missing label is below 0
+    of_labels = scores.gather(-1, labels[:, None].clamp(min=0)).squeeze(-1)
+    # most rows are wrong, and need no argmax
+    candidates = (of_labels == scores.amax(-1)).nonzero().squeeze(-1)
+    return (scores[candidates].argmax(-1) == labels[candidates]).sum()

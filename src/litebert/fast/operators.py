@@ -50,9 +50,10 @@ def compile_encoder(albert: Albert, num_steps: int) -> openvino.CompiledModel:
     """
     # In eight bits, what lies between the products is computed in bf16.
     is_half = is_int8(albert) or albert.dtype == torch.bfloat16
+    precision = "bf16" if is_half else "f32"
     settings = {
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-        "INFERENCE_PRECISION_HINT": "bf16" if is_half else "f32",
+        "INFERENCE_PRECISION_HINT": precision,
         "NUM_STREAMS": 1,
         "PERFORMANCE_HINT": "LATENCY",
     }

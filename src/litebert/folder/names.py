@@ -149,7 +149,8 @@ def tensor_names(
         modules = [layout.encoder + _NAMES[part][layout.column]]
     elif name in PRETRAINING_HEADS:  # their records have both names
         in_albert, in_others = PRETRAINING_HEADS[name].names.get(part, (module, module))
-        modules = [in_albert if layout is ALBERT else in_others]
+        chosen = in_albert if layout is ALBERT else in_others
+        modules = [chosen]
     else:
         assert head is not None, f"{parameter} belongs to a task head"
         modules = [head.record.layers.get(part, f"head.{part}")]

@@ -309,9 +309,10 @@ class Model:
 
         `progress` is called with the number of texts after each batch.
         """
+        checked = texts
         if not inputs.is_list(texts):
-            texts = inputs.as_list(texts, "embed_batches")
-        remaining = iter(texts)
+            checked = inputs.as_list(texts, "embed_batches")
+        remaining = iter(checked)
         size = inputs.require_count(batch_size, "batch_size")
         while batch := list(islice(remaining, size)):
             yield self.embed(
@@ -477,9 +478,9 @@ class Model:
         """Return which of several choices answers a question about a context; a long
         context is cut at its end.
         """
-        return self.choose_all(
-            [(question, inputs.as_list(choices, "choose"), context)]
-        )[0]
+        listed = inputs.as_list(choices, "choose")
+        [choice] = self.choose_all([(question, listed, context)])
+        return choice
 
     def choose_all(
         self, asked: Sequence[tuple[str, Sequence[str], str]]
@@ -526,9 +527,9 @@ class Model:
         model that was trained on answered questions only does not give it. A context of
         any length is read in overlapping windows.
         """
-        return self.answer_all(
-            [(question, inputs.as_list(context, "answer"))], top=top
-        )[0]
+        contexts = inputs.as_list(context, "answer")
+        [spans] = self.answer_all([(question, contexts)], top=top)
+        return spans
 
     def answer_all(
         self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1
@@ -781,10 +782,9 @@ class Embeddings:
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text; a prompt for documents is put before it."""
         prompt = self.model.vectors.prompt_for("document")
-        vectors: list[list[float]] = self.model.embed(
-            list(texts), prompt=prompt
-        ).tolist()
-        return vectors
+        vectors = self.model.embed(list(texts), prompt=prompt)
+        as_lists: list[list[float]] = vectors.tolist()
+        return as_lists
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a query; a prompt for queries is put before it."""

@@ -83,10 +83,12 @@ class Batch:
         """Lay per-token values out as a rectangle, with zeros where there is no
         token.
         """
-        width = int(self.positions.max()) + 1 if width is None else width
+        num_columns = width
+        if num_columns is None:
+            num_columns = int(self.positions.max()) + 1
         # One row per sequence, with each token in the column of its position: what
         # from_padded dropped stays zero.
-        rectangle = values.new_zeros(len(self.lengths), width, *values.shape[1:])
+        rectangle = values.new_zeros(len(self.lengths), num_columns, *values.shape[1:])
         return rectangle.index_put((sequence_of(self), self.positions), values)
 
     def to(self, device: Device | torch.device | str) -> "Batch":

@@ -68,8 +68,8 @@ def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
     >>> truncated_sizes(300, 400, 509), truncated_sizes(100, 900, 509), truncated_sizes(5, 6, 509)
     ((255, 254), (100, 409), (5, 6))
     """
-    first = min(first, max(room - second, (room + 1) // 2))
-    return first, min(second, room - first)
+    first_size = min(first, max(room - second, (room + 1) // 2))
+    return first_size, min(second, room - first_size)
 
 
 # ---- sequences as a batch ------------------------------------------------------------

@@ -108,9 +108,10 @@ class Source:
 
     def line(self, number: int, unit: str = "line") -> str:
         """Name the place of a line, by its number in what is read."""
+        num_before = 0
         if self.part is not None:
-            number += self._count_before(self.part)
-        return f"{self.name}, {unit} {number:,}"
+            num_before = self._count_before(self.part)
+        return f"{self.name}, {unit} {num_before + number:,}"
 
     def _count_before(self, part: range) -> int:
         if self.before is not None:

@@ -99,7 +99,10 @@ class Splitter:
         for parts in parts_of_texts:
             ids = list[int]()
             for token, _, _ in parts:
-                ids += [token.id] if token else next(ids_of_plain)
+                if token:
+                    ids.append(token.id)
+                else:
+                    ids += next(ids_of_plain)
             encoded.append(ids)
         return encoded
 

@@ -379,9 +379,8 @@ class WordPieceModel(_Vocabulary):
         clean = [replace_surrogates(text) for text in texts]
         # the library uses all cores for a batch
         if num_threads == 1 or len(texts) == 1:
-            encodings = [
-                self._native.encode(text, add_special_tokens=False) for text in clean
-            ]
+            encode = partial(self._native.encode, add_special_tokens=False)
+            encodings = [encode(text) for text in clean]
         else:
             encodings = self._native.encode_batch_fast(clean, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
@@ -402,8 +401,12 @@ class WordPieceModel(_Vocabulary):
         hidden |= {token.content for token in self.added if token.special}
         shown = list[str]()
         for piece in pieces:
-            if piece not in hidden:
-                shown.append("⁇" if piece == unknown else piece)
+            if piece in hidden:
+                continue
+            if piece == unknown:
+                shown.append("⁇")
+            else:
+                shown.append(piece)
         return " ".join(shown).replace(" ##", "")
 
 

@@ -113,10 +113,9 @@ class Tokenizer:
         # tokens that are split off before the vocabulary sees a text
         self.added = model.added
         self.vocab_size = len(model.pieces)
-        special = [
-            AddedToken(name, model.ids[name], normalized=False)
-            for name in model.special
-        ]
+        special = list[AddedToken]()
+        for name in model.special:
+            special.append(AddedToken(name, model.ids[name], normalized=False))
         self._special = Splitter(special, model.normalizer)
         self.special_ids = tuple(token.id for token in special)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
@@ -191,9 +190,10 @@ class Tokenizer:
         `special_tokens`, also single texts.
         """
         pairs = None if pair is None else [pair]
-        return self.encode_batch(
+        [encoding] = self.encode_batch(
             [text], pairs, special_tokens=special_tokens, frame=frame
-        )[0]
+        )
+        return encoding
 
     def encode_batch(
         self,
@@ -212,9 +212,8 @@ class Tokenizer:
 
         # Column by column, so that all cores work on many texts at once; then row by row.
         columns = [texts] if pairs is None else [texts, pairs]
-        id_columns = [
-            self.encode_ids(column, special_tokens=special_tokens) for column in columns
-        ]
+        encode_ids = partial(self.encode_ids, special_tokens=special_tokens)
+        id_columns = [encode_ids(column) for column in columns]
         text_rows = zip(*columns, strict=True)
         id_rows = zip(*id_columns, strict=True)
         encodings = []

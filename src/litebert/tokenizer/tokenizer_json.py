@@ -97,10 +97,10 @@ def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
 
 def _listed_tokens(model: UnigramModel | WordPieceModel) -> list[Json]:
     """Return the special pieces and the added tokens as `tokenizers` lists them."""
-    tokens = [
-        AddedToken(name, model.ids[name], normalized=False, special=True)
-        for name in model.special
-    ]
+    tokens = list[AddedToken]()
+    for name in model.special:
+        token = AddedToken(name, model.ids[name], normalized=False, special=True)
+        tokens.append(token)
     tokens += sorted(model.added, key=lambda token: token.id)
     return [{"id": token.id, **token._asdict()} for token in tokens]
 

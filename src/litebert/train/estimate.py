@@ -73,7 +73,8 @@ def estimate(
     if config.distil.teacher and not holds_vectors(config.distil.teacher):
         num_networks = WITH_TEACHER
     # of all processes together, in tokens
-    tokens = tokens_of_step(config, sources.mean_length(config) if sources else None)
+    mean_length = sources.mean_length(config) if sources else None
+    tokens = tokens_of_step(config, mean_length)
     small, large = _probes(config, device, sources)
     return measure_needs(
         Pretraining(network, held_out=(), train=train),

@@ -122,7 +122,8 @@ def _pace_of(
     # Threads that the user has set stay, and all processes have the same.
     is_measured = settled.origins["train.threads"] == MEASURED
     may_change = is_measured and log.session.world.size == 1
-    return Pace(log, (1, all_threads) if may_change else ())
+    choices = (1, all_threads) if may_change else ()
+    return Pace(log, choices)
 
 
 # ---- building the network ------------------------------------------------------------

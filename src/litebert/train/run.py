@@ -245,12 +245,13 @@ def _require_an_example_each(settings: Mapping[str, JsonValue], world: World) ->
 def _environment(train: TrainConfig) -> dict[str, JsonValue]:
     """Return what run.json says of the machine."""
     device = choose_device(train.device)
+    gpu = None if device.is_cpu else device.name
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "platform": platform.platform(),
         "threads": torch.get_num_threads(),
-        "gpu": None if device.is_cpu else device.name,
+        "gpu": gpu,
     }
 
 

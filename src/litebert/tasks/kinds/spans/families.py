@@ -233,7 +233,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     ) -> list[SpanAnswer]:
         """Answer nothing: no span is more common than another."""
         nothing = SpanAnswer((NO_SPAN,), self.of_no_window, self.null_threshold)
-        return [nothing for _ in examples]
+        return [nothing] * len(examples)
 
     def texts(self, example: SpanExample, /) -> tuple[str, ...]:
         return (example.context, example.question)
