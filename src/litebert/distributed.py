@@ -60,7 +60,8 @@ class World:
         return list(map(float, sums))
 
     def broadcast(self, number: float) -> float:
-        """Return the number of the first process, which all others give as 0."""
+        """Return the number of the first process; those of the others are ignored."""
+        # As a sum to which the others add 0, which is exact.
         addend = number if self.is_first else 0.0
         return self.totals(addend)[0]
 
@@ -69,6 +70,7 @@ class World:
         if self.size == 1:
             return
         sizes = [tensor.numel() for tensor in tensors]
+        # One message instead of one for each tensor: base has 32 of them.
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])  # (elements,)
         with _connection_errors():
             dist.all_reduce(flat)
@@ -88,7 +90,8 @@ class World:
         """Return the values of all processes, by rank."""
         if self.size == 1:
             return [value]
-        values = [value] * self.size
+        values = [value] * self.size  # to be overwritten, by rank
+        # It pickles, but only between the processes of one run, which trust each other.
         with _connection_errors():
             dist.all_gather_object(values, value)
         return values
@@ -99,6 +102,7 @@ class World:
         """
         if self.store is None:
             return make()
+        # Through the store, not by a sum, because sums have a time limit.
         value = make() if self.is_first else None
         with _connection_errors():
             # every process counts its own questions: the same number, the same key
@@ -107,6 +111,7 @@ class World:
             if self.is_first:
                 self.store.set(key, json.dumps(value))
                 return value
+            # `get` alone would wait at most as long as the store's own limit.
             while not self.store.check([key]):
                 time.sleep(POLL_SECONDS)
             return cast(Json, json.loads(self.store.get(key)))
@@ -135,7 +140,7 @@ def world_size() -> int:
     try:
         size = int(os.environ.get("WORLD_SIZE") or 1)
         rank = int(os.environ.get("RANK") or 0)
-        # torch would wait for the others forever
+        # With such a rank, torch would wait for the others forever.
         if size < 1 or (size > 1 and not 0 <= rank < size):
             raise ValueError(f"RANK={rank}, WORLD_SIZE={size}")
         return size
@@ -189,7 +194,7 @@ def join_world(backend: str) -> Iterator[World]:
         world.from_first(lambda: None)
         dist.barrier()  # the first keeps the store open until the others have read this
     finally:
-        # so that a script can catch an error and train again
+        # Also after an error, so that a script can catch it and train again.
         dist.destroy_process_group()
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from litebert.device import CPU_TOKENS, Device, device_at
 from litebert.errors import LitebertError
 
-_FEWEST_ROWS = 4  # of a matrix product
+_FEWEST_ROWS = 4  # of a matrix product in inference, see `pad_rows`
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Batch:
         """
         num_columns = width
         if num_columns is None:
-            num_columns = int(self.positions.max()) + 1
+            num_columns = int(self.positions.max()) + 1  # waits for a GPU
         # One row per sequence, with each token in the column of its position: what
         # from_padded dropped stays zero.
         rectangle = values.new_zeros(len(self.lengths), num_columns, *values.shape[1:])
@@ -130,7 +130,7 @@ def pool_rows(
     sizes = batch.offsets.diff()  # (sequences,), in tokens
     if device_at(hidden.device).is_cpu:
         return torch.segment_reduce(hidden, pooling, lengths=sizes)
-    # On a GPU it makes the host wait twice, and Apple's do not have it.
+    # On a GPU `segment_reduce` makes the host wait twice, and Apple's do not have it.
     sequences = sequence_of(batch)
     vectors = hidden.new_zeros(len(batch.lengths), hidden.shape[1])
     if pooling == "mean":
@@ -149,6 +149,7 @@ def group_by_length(
     [[1, 2, 0]]
     """
     group: list[int] = []
+    # The first of a group is its longest, to which the others are padded.
     for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         if group and (len(group) + 1) * lengths[group[0]] > tokens_at_once:
             yield group
@@ -174,10 +175,12 @@ def pad_rows(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..
     [3, 16, 100, 4096]
     """
     rows = values.shape[0]  # len() of a tensor takes 1 us, as long as a small kernel
+    # the power of two that is between a thirty-second and a sixteenth of the rows
     multiple = 1 << max(0, (rows // 16).bit_length() - 1)
     missing = -rows % multiple
     if not torch.is_grad_enabled():
         missing = max(missing, _FEWEST_ROWS - rows)
     if not missing:
         return values
+    # Two numbers for each axis, before and after it, the last axis first.
     return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))

@@ -24,6 +24,7 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
+        # It has no output layer of its own: `forward` gets the word table.
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
@@ -105,8 +106,10 @@ class AlbertForPretraining(nn.Module):
         self.config = config
         self.albert = Albert(config, dtype=dtype, generator=generator)
         self.heads = tuple(heads)
+        # Modules by name, so that their weights are saved under these names.
         for name in self.heads:
             self.add_module(name, PRETRAINING_HEADS[name].make(config))
+        # After all are made: the draws follow one another in the order of the heads.
         for name in self.heads:
             initialize(
                 self.get_submodule(name),
@@ -236,8 +239,10 @@ class AlbertForTask(nn.Module):
             return logits
         # Heads compute in float32, whatever the activations of the encoder are.
         hidden = self.albert(batch).float()  # (tokens, hidden)
-        takes_batch = reads in ("texts", "pairs")
-        logits = self.head(hidden, batch) if takes_batch else self.head(hidden)
+        if reads in ("texts", "pairs"):  # the batch says where each text begins
+            logits = self.head(hidden, batch)
+            return logits
+        logits = self.head(hidden)
         return logits
 
 

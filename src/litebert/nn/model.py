@@ -270,6 +270,7 @@ class Albert(nn.Module):
         self.config = config
         self.dtype = dtype
         self.embedding = Embedding(config)
+        # Depth is a plan: which blocks each step applies. Sharing is in the plan alone.
         self.plan = depth_plan(config)
         self.depth = len(self.plan)
         # As many blocks as the plan names: one of each for a model that shares all.
@@ -334,6 +335,7 @@ def initialize(
     """Draw matrices from a normal truncated at 2 `std`, which leaves 0.88 of `std`; set
     norms to 1 and biases to 0.
     """
+    # In the order of the names, on which the random numbers of each matrix depend.
     for name, parameter in module.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
