@@ -241,15 +241,16 @@ def _hint_at(unknown: str, known: Sequence[str]) -> str:
     """
     section, _, name = unknown.rpartition(".")
     of_section = _settings_of_section(section, known)
-    meant = (
-        _most_similar(unknown, known, cutoff=0.9)
-        or _in_another_section(name, known)
-        or _by_initials(name, of_section)
+    alike = difflib.get_close_matches(name, of_section, n=1, cutoff=0.6)
+    meant = [
+        *difflib.get_close_matches(unknown, known, n=1, cutoff=0.9),
+        *(setting for setting in known if setting.rpartition(".")[2] == name),
+        *(of_section[field] for field in of_section if _initials(field) == name),
         # without the section, by which alone whole names are alike
-        or of_section.get(_most_similar(name, list(of_section), cutoff=0.6))
-    )
+        *(of_section[field] for field in alike),
+    ]
     if meant:
-        return f"did you mean {meant}?"
+        return f"did you mean {meant[0]}?"
     return f"one of {', '.join(sorted(of_section.values() or known))}"
 
 
@@ -265,28 +266,10 @@ def _settings_of_section(section: str, known: Sequence[str]) -> dict[str, str]:
     return of_section
 
 
-def _most_similar(name: str, names: Sequence[str], *, cutoff: float) -> str:
-    """Return the most similar name, or "" if none is as similar as `cutoff`, in 0 to
-    1.
-    """
-    matches = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
-    return matches[0] if matches else ""
-
-
-def _in_another_section(name: str, known: Sequence[str]) -> str:
-    for setting in known:
-        if setting.rpartition(".")[2] == name:
-            return setting
-    return ""
-
-
-def _by_initials(initials: str, of_section: Mapping[str, str]) -> str:
-    """Return the setting of these initials, such as `lr` for learning_rate."""
-    for name, setting in of_section.items():
-        words = name.split("_")
-        if len(words) > 1 and initials == "".join(word[0] for word in words):
-            return setting
-    return ""
+def _initials(name: str) -> str:
+    """Return the initials of a name of several words, such as `lr` for learning_rate."""
+    words = name.split("_")
+    return "".join(word[0] for word in words) if len(words) > 1 else name
 
 
 def _refused(error: ValidationError, merged: Settings, listing: str) -> LitebertError:

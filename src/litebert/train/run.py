@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from types import FrameType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from pydantic import JsonValue
@@ -35,7 +34,7 @@ from litebert.settings import (
     plugins_of,
     settings_at_default,
 )
-from litebert.system import HANGUP, STOP_SIGNALS
+from litebert.system import HANGUP, STOP_SIGNALS, handled
 
 Config: TypeAlias = PretrainConfig | FinetuneConfig
 
@@ -140,27 +139,21 @@ def _stop_on_signals(session: Session) -> Iterator[None]:
     the end. An ignored signal (SIGHUP under nohup) stays ignored. Outside the main
     thread no handlers are set, because Python does not allow it.
     """
-    # The handlers by signal; empty outside the main thread, so that nothing is changed.
-    previous = dict[int, Any]()
+    # empty outside the main thread, so that nothing is changed
+    numbers = list[int]()
     if threading.current_thread() is threading.main_thread():
         for number in STOP_SIGNALS:
-            handler = signal.getsignal(number)
-            if handler is not signal.SIG_IGN:
-                previous[number] = handler
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                numbers.append(number)
 
-    def request(number: int, _: FrameType | None) -> None:
+    def request(number: int) -> None:
         session.signal_number = number  # the loop looks at it after each step
         if session.world.size == 1:
-            for handled in previous:
-                signal.signal(handled, signal.SIG_DFL)
+            for other in numbers:
+                signal.signal(other, signal.SIG_DFL)
 
-    try:
-        for number in previous:
-            signal.signal(number, request)
+    with handled(dict.fromkeys(numbers, request)):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 # ---- begin or resume -----------------------------------------------------------------

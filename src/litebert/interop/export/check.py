@@ -54,10 +54,7 @@ def require_near(
     expected = _expected(source, source.padded.read(states, mask, segments), outputs)
     _leave_out_padding(expected, mask)
     parity = compare(outputs, expected)
-    if is_int8:
-        _require_alike(parity, output)
-    else:
-        _require_equal(parity, output)
+    _require_parity(parity, output, is_int8=is_int8)
     return parity
 
 
@@ -71,39 +68,29 @@ def _inputs(source: SourceModel, *inputs: Tensor) -> Inputs:
     return {name: tensor.reshape(shape).numpy() for name, tensor in named}
 
 
-def _require_equal(parity: Parity, output: Path) -> None:
-    """Raise LB-755 unless outputs in float32 are those of the network."""
-    largest = _EQUAL * max(1.0, parity.scale)
-    if parity.max_difference <= largest:  # NaN is not
+def _require_parity(parity: Parity, output: Path, *, is_int8: bool) -> None:
+    """Raise LB-755 unless outputs in float32 are those of the network; in eight bits, if
+    they differ much and are uncorrelated, too.
+    """
+    if is_int8:
+        largest = _LARGEST_SHARE * parity.scale
+        limits = (
+            f"differences below {largest:.2g}, or a correlation of at least"
+            f" {_LEAST_CORRELATION}"
+        )
+        advice = "omit --int8: this network needs more than eight bits"
+        is_alike = parity.correlation >= _LEAST_CORRELATION
+    else:
+        largest = _EQUAL * max(1.0, parity.scale)
+        limits = f"differences below {largest:.2g}"
+        advice = (
+            "pip install -U 'litebert[onnx]', or report this with the model's"
+            " config.json"
+        )
+        is_alike = False
+    if is_alike or parity.max_difference <= largest:  # NaN is not
         return
-    raise _differs(
-        output,
-        parity,
-        limits=f"differences below {largest:.2g}",
-        advice="pip install -U 'litebert[onnx]', or report this with the model's"
-        " config.json",
-    )
-
-
-def _require_alike(parity: Parity, output: Path) -> None:
-    """Raise LB-755 if outputs in eight bits differ much and are uncorrelated, too."""
-    largest = _LARGEST_SHARE * parity.scale
-    is_near = parity.max_difference <= largest
-    if is_near or parity.correlation >= _LEAST_CORRELATION:
-        return
-    raise _differs(
-        output,
-        parity,
-        limits=f"differences below {largest:.2g}, or a correlation of at least"
-        f" {_LEAST_CORRELATION}",
-        advice="omit --int8: this network needs more than eight bits",
-    )
-
-
-def _differs(
-    output: Path, parity: Parity, *, limits: str, advice: str
-) -> LitebertError:
-    return LitebertError(
+    raise LitebertError(
         "LB-755",
         f"{output} was not written: its outputs are not the network's",
         received=parity,
