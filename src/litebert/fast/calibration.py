@@ -38,17 +38,20 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     ranges = list[list[tuple[float, float]]]()
     shifts = list[Tensor]()
     biases = list[Tensor]()
-    for (i, j), observers in zip(albert.plan, observers_by_step, strict=True):
+    for blocks, observers in zip(albert.plan, observers_by_step, strict=True):
+        attention = albert.attention[blocks.attention]
+        feed_forward = albert.feed_forward[blocks.feed_forward]
         # the mean of each channel, over all tokens
         means = PerProduct(*(observer.mean() for observer in observers))
-        # Only the inputs of the two blocks are shifted. They come from a layer norm,
-        # which leaves a few channels far from zero for all tokens.
+        # Only the inputs of the two blocks are shifted. They come from a layer norm (at
+        # the first step, from the embeddings), which leaves a few channels far from zero
+        # for all tokens.
         centers: PerProduct[Tensor | float]
         centers = PerProduct(means.project, 0.0, means.widen, 0.0)
         pairs = zip(observers, centers, strict=True)
         ranges.append([observer.range(center) for observer, center in pairs])
         shifts.append(torch.stack([means.project, means.widen]))  # (2, hidden)
-        biases.append(_biases(albert.attention[i], albert.feed_forward[j], means))
+        biases.append(_biases(attention, feed_forward, means))
     return Int8Calibration(
         torch.tensor(ranges), torch.stack(shifts), torch.stack(biases)
     )

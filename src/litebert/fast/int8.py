@@ -399,11 +399,11 @@ def int8_steps(albert: Albert) -> list[steps.Step]:
 
     prepared = list[steps.Step]()
     calibrated = calibrated_steps(albert)
-    for (i, j), calibrated_step in zip(albert.plan, calibrated, strict=True):
-        attention = albert.attention[i]
-        feed_forward = albert.feed_forward[j]
+    for (first, second), calibrated_step in zip(albert.plan, calibrated, strict=True):
+        attention = albert.attention[first]
+        feed_forward = albert.feed_forward[second]
         layers = Int8Layers(
-            PerProduct(projects[i], mixes[i], widens[j], narrows[j]),
+            PerProduct(projects[first], mixes[first], widens[second], narrows[second]),
             calibrated_step,
             activation=feed_forward.hidden_act,
             inner=inner,

@@ -287,15 +287,16 @@ def _scale_queries(projected: Tensor, block: AttentionBlock) -> Tensor:
 def _float_layers(albert: Albert, num_steps: int) -> list[Layers]:
     """Return the layers of each step; a block that several steps share is made once."""
     heads = albert.attention[0].heads
-    attention = dict[int, tuple[Layer, Layer, Layer]]()  # by the number of the block
+    # three layers of each block, by its number
+    attention = dict[int, tuple[Layer, Layer, Layer]]()
     feed_forward = dict[int, tuple[Layer, Layer, Layer]]()
     layers = list[Layers]()
-    for i, j in albert.plan[:num_steps]:
-        if i not in attention:
-            attention[i] = _float_attention(albert.attention[i])
-        if j not in feed_forward:
-            feed_forward[j] = _float_feed_forward(albert.feed_forward[j])
-        layers.append(Layers(*attention[i], *feed_forward[j], heads))
+    for first, second in albert.plan[:num_steps]:
+        if first not in attention:
+            attention[first] = _float_attention(albert.attention[first])
+        if second not in feed_forward:
+            feed_forward[second] = _float_feed_forward(albert.feed_forward[second])
+        layers.append(Layers(*attention[first], *feed_forward[second], heads))
     return layers
 
 
@@ -338,8 +339,12 @@ def _int8_layers(albert: Albert, num_steps: int) -> list[Layers]:
     plan = albert.plan[:num_steps]
     steps = calibrated_steps(albert)[:num_steps]
     # Each block is made once, and its weights go into every step that applies it.
-    attention_weights = {i: _attention_bytes(albert.attention[i]) for i, _ in plan}
-    wide_weights = {j: _feed_forward_bytes(albert.feed_forward[j]) for _, j in plan}
+    attention_weights = dict[int, tuple[Node, Node]]()  # by the number of the block
+    wide_weights = dict[int, tuple[Node, Node]]()
+    for number in {blocks.attention for blocks in plan}:
+        attention_weights[number] = _attention_bytes(albert.attention[number])
+    for number in {blocks.feed_forward for blocks in plan}:
+        wide_weights[number] = _feed_forward_bytes(albert.feed_forward[number])
 
     # The norm at the end of a step also subtracts the mean of the next step's inputs;
     # the last states are not shifted. (An explicit difference would do for the first
@@ -347,11 +352,11 @@ def _int8_layers(albert: Albert, num_steps: int) -> list[Layers]:
     no_shift = torch.zeros(albert.config.hidden_size)
     next_means = [step.mean for step in steps[1:]] + [no_shift]
     layers = list[Layers]()
-    for (i, j), step, next_mean in zip(plan, steps, next_means, strict=True):
-        attention = albert.attention[i]
-        norm = albert.feed_forward[j].norm
-        project_weight, mix_weight = attention_weights[i]
-        widen_weight, narrow_weight = wide_weights[j]
+    for blocks, step, next_mean in zip(plan, steps, next_means, strict=True):
+        attention = albert.attention[blocks.attention]
+        norm = albert.feed_forward[blocks.feed_forward].norm
+        project_weight, mix_weight = attention_weights[blocks.attention]
+        widen_weight, narrow_weight = wide_weights[blocks.feed_forward]
         biases = step.biases
         scaled_bias = _scale_queries(biases.project, attention)
         products = PerProduct(
