@@ -229,6 +229,9 @@ def explain_threads(
 def _reason(
     number: int, environment: MutableMapping[str, str], processors: Processors
 ) -> str:
+    """Say what decides the number of threads: a quota, a variable, a setting, or the
+    number of processors.
+    """
     if processors.is_limited_by_quota and number == processors.usable:
         return (
             f"the container's quota: {processors.quota:g} of"

@@ -137,6 +137,9 @@ class _TextCheck:
             self._read_document(source, document)
 
     def _read_document(self, source: Source, passages: Iterator[Passage]) -> None:
+        """Check the sentences of a document, and remember it, to compare it with the
+        others.
+        """
         first_line = 0
         num_sentences = 0
         beginning = ""  # the first sentence

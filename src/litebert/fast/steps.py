@@ -147,6 +147,7 @@ def make_steps(
 def _attention_layers(
     plain: AttentionBlock, linear: MakeLinear, attend: Attend, dtype: torch.dtype
 ) -> AttentionLayers:
+    """Prepare the layers of an attention block; there is dropout only in training."""
     weight, bias = projection(plain)
     output = plain.output
     dropout_prob = 0.0  # of the output

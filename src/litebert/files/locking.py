@@ -36,6 +36,9 @@ def lock(descriptor: int, *, waits: bool = False) -> bool:
 
 
 def _lock_byte(descriptor: int, *, waits: bool) -> bool:
+    """Lock one byte of a file on Windows; return False if another process has locked it.
+    On other systems, this does nothing and returns True.
+    """
     try:
         import msvcrt
     except ImportError:

@@ -140,6 +140,9 @@ class _Abilities:
 
 
 def _abilities(model: ModelFolder) -> _Abilities:
+    """Return what a model can do, by its head or else by the verbs that its pretraining
+    heads allow.
+    """
     head = model.head
     if head is not None:
         return _Abilities(
@@ -183,6 +186,9 @@ class _Sizes:
 
 
 def _sizes(model: ModelFolder, folder: Path) -> _Sizes:
+    """Return the sizes of the network, the vocabulary and the weights, with the hashes
+    of the last two.
+    """
     num_parameters = 0
     for parameter in model.network.parameters():
         if not parameter.is_meta:  # its values are in the files

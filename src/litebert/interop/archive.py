@@ -65,6 +65,7 @@ def _only_checkpoint(folder: Path, path: Path) -> Path:
 
 
 def _no_checkpoint(path: Path, names: list[str]) -> LitebertError:
+    """Return the error for a path with no checkpoint, or with several of these `names`."""
     what = f"there is no TensorFlow checkpoint at {path}"
     folder = path if path.is_dir() else path.parent
     advice = f"ls {quote(str(folder))}"

@@ -294,6 +294,7 @@ class _Cells:
         return self._columns[name]
 
     def _convert(self, name: str, array: Any) -> list[object]:
+        """Return the cells of a column as values of Python, if they fit into memory."""
         import pyarrow
 
         if pyarrow.types.is_dictionary(array.type):

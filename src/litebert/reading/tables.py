@@ -80,6 +80,7 @@ class Dialect:
             yield ParsedRow(number, 1, self._with_points(cells))
 
     def _reader(self, lines: Iterable[str]) -> Any:
+        """Return a reader of the csv module for this dialect."""
         csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
         has_quotes = self.quoting != "none"
         is_escaped = self.quoting == "escaped"

@@ -218,6 +218,9 @@ class WrongAnswer(NamedTuple):
 
 
 def _worst_errors(answers: Answers) -> Section:
+    """Return the section on the worst answers of each set; of a set without labels, on
+    its most and least confident ones.
+    """
     tables = list[Table]()
     words = list[str]()
     for split, rows in answers.items():

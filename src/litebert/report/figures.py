@@ -180,6 +180,7 @@ def _fill_chart(
     rule: Rule | None,
     is_logarithmic: bool,
 ) -> None:
+    """Draw lines of values by step, the rule, the axes and the legend."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     if is_logarithmic:
@@ -204,6 +205,9 @@ def _fill_chart(
 
 
 def _draw_line(axes: "Axes", line: Line) -> None:
+    """Draw a line of means, in a band from the lowest to the highest value of the
+    seeds.
+    """
     color = PALETTE[line.color]
     steps, means, lows, highs = zip(*line.points, strict=True)
     if lows != highs:

@@ -200,6 +200,9 @@ def _measures_to_draw(run: RunFolder, results: Sequence[Result]) -> list[str]:
 
 
 def _result(run: RunFolder, results: Sequence[Result]) -> Section:
+    """Return the section on the measures: of the finished seeds, or else of the last
+    evaluation so far.
+    """
     tables = list[Table]()
     if results:
         words = [_on_last_and_best(results[0]), *sentences(doubts_of(run))]
@@ -281,6 +284,7 @@ def _spread_cell(run: RunFolder, spread: Spread | None) -> str | None:
 
 
 def _seed_table(run: RunFolder) -> Table:
+    """Return a table with the last and the best evaluation of each seed."""
     rows = list[list[Cell]]()
     for part in run.seeds:
         row: list[Cell] = [str(part.seed)]

@@ -227,6 +227,9 @@ def _differing_facts(runs: Sequence[RunFolder]) -> Iterator[tuple[Cell, ...]]:
 
 
 def _facts_of(run: RunFolder) -> dict[Named, str]:
+    """Return the settings, data and environment of a run, as text; of several seeds,
+    all seeds.
+    """
     settings: dict[str, Json] = dict(run.settings)
     if run.seeds:
         settings["train.seed"] = [part.seed for part in run.seeds]

@@ -34,6 +34,7 @@ def pretraining_parts(run: RunFolder) -> Parts:
 
 
 def _facts(run: RunFolder) -> dict[str, str]:
+    """Return what the page says above the results."""
     setting = run.setting
     return {
         "Network": (
@@ -101,6 +102,7 @@ def _chart(run: RunFolder, measure: "Measure") -> list[Figure]:
 
 
 def _results(run: RunFolder, measures: list["Measure"]) -> Section:
+    """Return the section on the measures of the first and the last evaluation."""
     # one evaluation if there is only one
     evaluations = {row.step: row for row in run.evaluations[:1] + run.evaluations[-1:]}
     rows = list[list[str]]()

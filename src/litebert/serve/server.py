@@ -208,6 +208,7 @@ def require_origin(origin: str) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at a host and port."""
     is_six = ":" in host
     family = socket.AF_INET6 if is_six else socket.AF_INET
     try:

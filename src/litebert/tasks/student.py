@@ -90,6 +90,9 @@ def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
 
 
 def _convert_embeddings(student: AlbertForPretraining, teacher: Teacher) -> None:
+    """Start the student's embeddings from the teacher's, in the directions that its
+    words vary most in.
+    """
     source = teacher.encoder.embedding
     embedding = student.albert.embedding
     table: Tensor = source.word.weight.float()  # (teacher_vocab, teacher_embed)

@@ -130,6 +130,7 @@ def _framing(model: UnigramModel | WordPieceModel) -> Json:
 
 
 def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
+    """Return the steps of a SentencePiece unigram model, for `tokenizers`."""
     # not kept in the model: it takes 3 MB
     file = read_model(model.data, "the model")
     metaspace: dict[str, Json] = {
@@ -214,6 +215,7 @@ def user_defined_score(text: str, best: float) -> float:
 
 
 def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
+    """Return the steps of a WordPiece model, for `tokenizers`."""
     in_file = model.pieces[: model.num_in_file]
     vocabulary: dict[str, Json] = {piece: model.ids[piece] for piece in in_file}
     return {
@@ -299,6 +301,9 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
 
 
 def _read_unigram(path: Path, table: JsonTable, model: JsonTable) -> VocabularyFile:
+    """Return the SentencePiece model that a file of `tokenizers` describes, with its
+    added tokens.
+    """
     faults = {
         "byte pieces": bool(model.get("byte_fallback")),
         "no ▁ before words": not _marks_words(_steps(table, "pre_tokenizer")),
@@ -351,6 +356,9 @@ def _charsmap(steps: Sequence[JsonTable]) -> bytes:
 
 
 def _read_wordpiece(path: Path, table: JsonTable, model: JsonTable) -> VocabularyFile:
+    """Return the WordPiece vocabulary that a file of `tokenizers` describes, with its
+    added tokens.
+    """
     if model.get("continuing_subword_prefix", "##") != "##":
         raise _another_kind(path, "no ## inside words")
     ids = _WordPiece.model_validate(model).vocab

@@ -164,6 +164,7 @@ def require_wide_vectors(teacher: str, hidden_size: int) -> None:
 def _shape_of_settings(
     resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None
 ) -> AlbertConfig:
+    """Return the shape that is set, or that of a student of the teacher that is set."""
     config = resolved.config
     # A size that is set by name is a mistake if it is not that of the corpus; the usual
     # one only fills the place until the corpus is known.

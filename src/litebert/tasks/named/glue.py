@@ -162,6 +162,9 @@ class _Layout:
         return TextExample(str(key), first, second, label)
 
     def _require_columns(self, row: Row, place: str) -> None:
+        """Raise for a row without the columns of the task, or with something else than
+        texts in them.
+        """
         columns = [*self.texts]
         if self.label is not None:
             columns.append(self.label)
@@ -183,6 +186,7 @@ class _Layout:
                 )
 
     def _label(self, cell: object, place: str) -> int | float:
+        """Return the number of a label, or the score; raise if a cell has neither."""
         label = label_of(self.task, cell, is_tsv=self.is_tsv)
         if label is not None:
             return label
@@ -278,6 +282,7 @@ def glue_zip(files: Mapping[str, str]) -> bytes:
 
 
 def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
+    """Return the data set of a task, with its head and its files for the leaderboard."""
     problem = "single_label_classification" if task.labels else "regression"
     head = HeadConfig(
         kind="sequence-classification",

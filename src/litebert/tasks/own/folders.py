@@ -99,6 +99,7 @@ class TextFolder:
         )
 
     def _scan(self) -> Iterator[Scanned]:
+        """Yield a row for each text, or the error of a file that cannot be read."""
         folder = Path(self.source.location)
         for number, path in enumerate(self.texts, 1):
             names = path.relative_to(folder)

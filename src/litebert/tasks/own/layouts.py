@@ -166,6 +166,7 @@ def _open_words(opening: Opening, _: bool | None) -> TableFile:
 
 
 def _open_parquet(opening: Opening, _: bool | None) -> TableFile:
+    """Open a Parquet file; numbers of labels become names if its metadata have them."""
     source = opening.source
     columns = tuple(next(read_parquet(source, ()), {}))
     names_of = read_class_names(source)

@@ -131,6 +131,9 @@ def settle(table: TableFile, choices: Choices) -> tuple[AnyReading, list[str]]:
 
 
 def _require_labels(table: TableFile, kind: type[AnyReading], columns: Columns) -> None:
+    """Raise unless a column has the labels; the advice depends on how the file is
+    written.
+    """
     role = kind.learned[0]
     if columns.all(role):
         return
