@@ -88,7 +88,9 @@ class AnswerFile:
             return num_whole
         # a command that failed before its first row does not restrict the next one
         self._log.truncate(0)
-        self._append([f'{command[:-1]}, "pid": {os.getpid()}}}\n'.encode()])
+        # the object of the command, with the process that has begun it
+        first_line = f'{command[:-1]}, "pid": {os.getpid()}}}\n'
+        self._append([first_line.encode()])
         return 0
 
     def _begun_by_another(self, received: str) -> LitebertError:

@@ -275,15 +275,18 @@ def _describe(tensor: Tensor) -> str:
 def _require_calibration(name: str, tensor: Tensor, place: str) -> None:
     """Raise if the ranges or scales of an eight-bit model are impossible."""
     is_impossible = False
-    if name == "albert.ranges":  # (..., [lowest, highest])
-        is_impossible = bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
+    if name == "albert.ranges":  # (..., [lowest, highest]), around 0
+        lowest, highest = tensor.unbind(-1)
+        is_impossible = bool((lowest > 0).any() or (highest < 0).any())
     if name.endswith(".scale"):
         is_impossible = bool((tensor <= 0).any())
     if is_impossible:
+        least = float(tensor.min())
+        most = float(tensor.max())
         raise damaged_model(
             "LB-666",
             f"{place} has values that no calibration gives",
-            f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}",
+            f"from {least:.4g} to {most:.4g}",
         )
 
 

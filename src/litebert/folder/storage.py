@@ -330,8 +330,9 @@ def start_from(
         del source[name]
     if rows is not None:
         for name in source.keys() & {*_BY_PIECE}:
-            former = source[name]
-            source[name] = torch.stack([former[list(ids)].mean(0) for ids in rows])
+            former = source[name]  # a row, or a number, for each former piece
+            means = [former[list(ids)].mean(0) for ids in rows]
+            source[name] = torch.stack(means)
     has_same_head = have_same_layers(head_of(network), start.head)
     parameters = network.state_dict()
     copied = set[str]()

@@ -100,7 +100,9 @@ def weights_files(folder: Path) -> list[Path]:
     if single.is_file() or not index.is_file():
         return [single]
     listed = read_json(index, command=f"fetch {index} again").get("weight_map")
-    names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
+    names = list[str]()
+    if isinstance(listed, dict):
+        names = sorted(set(map(str, listed.values())))
     outside = [name for name in names if Path(name).name != name or "\0" in name]
     if not names or outside:
         raise damaged_model(
@@ -214,8 +216,11 @@ def widen(tensor: Tensor, place: str) -> Tensor:
     if not tensor.is_floating_point():
         return tensor
     wide = tensor.float()
+    if wide.numel() == 0:
+        return wide
     # aminmax copies nothing, and returns NaN if there is one.
-    if wide.numel() and not all(bool(end.isfinite()) for end in wide.aminmax()):
+    lowest, highest = wide.aminmax()
+    if not (lowest.isfinite() and highest.isfinite()):
         raise damaged_model(
             "LB-607", f"{place} has weights that are not finite", "NaN or infinity"
         )

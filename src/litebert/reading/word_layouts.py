@@ -135,7 +135,8 @@ def looks_like_words(lines: Sequence[str], layout: WordLayout) -> bool:
         tags.extend(row["tags"])
     num_sentences = len(sample.sentences)
     num_spaced = sum(" " in word for word in words)
-    if len(words) < 2 * num_sentences or num_spaced > (1 - _SURE) * len(words):
+    have_spaces = num_spaced > (1 - _SURE) * len(words)
+    if have_spaces or len(words) < 2 * num_sentences:
         return False
     if are_entities(tags):
         return True

@@ -103,8 +103,8 @@ def _chart(run: RunFolder, measure: "Measure") -> list[Figure]:
 
 def _results(run: RunFolder, measures: list["Measure"]) -> Section:
     """Return the section on the measures of the first and the last evaluation."""
-    # one evaluation if there is only one
-    evaluations = {row.step: row for row in run.evaluations[:1] + run.evaluations[-1:]}
+    ends = run.evaluations[:1] + run.evaluations[-1:]  # which may be the same one
+    evaluations = {row.step: row for row in ends}
     rows = list[list[str]]()
     for measure in measures:
         write = _format_of(measure)

@@ -261,7 +261,9 @@ class Gate:
 
     def _refusal(self, scope: Scope) -> HttpError | None:
         """Return the error for a request that the application need not see."""
-        num_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+        num_bytes = 0
+        for name, value in scope["headers"]:
+            num_bytes += len(name) + len(value)
         if num_bytes > MAX_HEADER_BYTES:
             return HttpError(
                 "LB-972",
@@ -340,8 +342,11 @@ class PatientConnection(H11Protocol):
         answer = problem(error)
         headers = [*answer.raw_headers, *SECURITY_HEADERS, (b"connection", b"close")]
         start = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
-        events = (start, h11.Data(data=bytes(answer.body)), h11.EndOfMessage())
-        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
+        data = h11.Data(data=bytes(answer.body))
+        sent = bytearray()
+        for event in (start, data, h11.EndOfMessage()):
+            sent += self.conn.send(event) or b""
+        self.transport.write(bytes(sent))
         self.transport.close()
 
     def _watch(self) -> None:

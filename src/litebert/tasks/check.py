@@ -141,7 +141,8 @@ class DataReport(CheckReport):
     splits: tuple[SplitReport, ...]
 
     def __str__(self) -> str:
-        return "\n".join([*self.guessed, *map(str, self.splits), "", super().__str__()])
+        findings = super().__str__()
+        return "\n".join([*self.guessed, *map(str, self.splits), "", findings])
 
 
 def check_files(

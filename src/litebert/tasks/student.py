@@ -111,7 +111,8 @@ def _convert_embeddings(student: AlbertForPretraining, teacher: Teacher) -> None
     projection = embedding.projection
     assert isinstance(projection, nn.Linear)
     # The teacher's norm scales each of its dimensions: the projection does that here.
-    projection.weight[:, kept] = weight @ (source.norm.weight[:, None] * basis.T)
+    scaled = source.norm.weight[:, None] * basis.T  # (teacher_embed, kept)
+    projection.weight[:, kept] = weight @ scaled
     projection.bias.copy_(bias)
     student.masked_lm.dense.weight[kept] = basis @ weight.T
 

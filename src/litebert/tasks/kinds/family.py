@@ -465,7 +465,9 @@ def frame_ids(
     segments = [0] * (len(a) + 2)
     if second is None:
         return ids, segments
-    return [*ids, *b, tokenizer.sep_id], segments + [1] * (len(b) + 1)
+    ids += [*b, tokenizer.sep_id]
+    segments += [1] * (len(b) + 1)
+    return ids, segments
 
 
 def collate(features: Sequence[Feature]) -> Batch:

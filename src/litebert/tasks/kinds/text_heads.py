@@ -62,10 +62,13 @@ def vector_rows(
     texts: a layer norm makes the same of a sum as of a mean.
     """
     width = first.shape[-1:]
-    a = F.layer_norm(first, width)
-    b = F.layer_norm(second, width)
-    both = F.layer_norm(first + second, width)
-    return torch.cat([both, (a - b).abs() * is_pair, a * b * is_pair], -1)
+    u = F.layer_norm(first, width)
+    v = F.layer_norm(second, width)
+    whole = F.layer_norm(first + second, width)
+    # without a second text, the last two parts are 0
+    distance = (u - v).abs() * is_pair
+    product = u * v * is_pair
+    return torch.cat([whole, distance, product], -1)
 
 
 class PairHead(VectorHead):

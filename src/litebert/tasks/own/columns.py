@@ -214,5 +214,6 @@ def _no_assignment(word: str, role: Role) -> RequestError:
 
 def pair_flags(names: Sequence[str]) -> str:
     """Return the flags that make two columns a pair of texts."""
-    pair = zip(("text", "second"), names, strict=True)
-    return " ".join(f"--column {shlex.quote(f'{part}={name}')}" for part, name in pair)
+    first, second = names
+    words = (f"text={first}", f"second={second}")
+    return " ".join(f"--column {shlex.quote(word)}" for word in words)

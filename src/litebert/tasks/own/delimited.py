@@ -364,7 +364,8 @@ class _Column:
             return False
         if all(map(is_number, filled)):
             return True
-        are_repeated = len(filled) >= 4 and len(set(filled)) <= len(filled) // 2
+        num_values = len(set(filled))
+        are_repeated = len(filled) >= 4 and num_values <= len(filled) // 2
         return are_repeated and self.first not in filled
 
     def begins_far_shorter(self) -> bool:

@@ -164,7 +164,8 @@ class ColumnGuess:
         """
         if role == "text" and len(candidates) == 2:
             return pair_flags(candidates)
-        names = tuple(candidates[:1]) or tuple(self.free_columns()[-1:]) or ("NAME",)
+        likely = candidates[:1] or self.free_columns()[-1:] or ["NAME"]
+        names = tuple(likely)
         if role == "label" and candidates:
             names = (min(reversed(candidates), key=self._num_values),)
             marks = self._columns_of_marks()
@@ -210,7 +211,8 @@ class ColumnGuess:
 
     def _has_marks(self, name: str) -> bool:
         cells = self.cells(name)
-        return not has_list(cells) and all(mark_of(cell) in (0, 1) for cell in cells)
+        have_marks = all(mark_of(cell) in (0, 1) for cell in cells)
+        return have_marks and not has_list(cells)
 
     # ---- choices and texts ----
 

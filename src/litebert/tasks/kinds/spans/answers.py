@@ -126,7 +126,9 @@ def _in_characters(window: SpanFeature, candidates: Candidates) -> NDArray[np.fl
     """
     places = candidates[:, :2].astype(np.int64) - window.first  # pieces of the context
     # A span that starts in the question or at [CLS] is not in the context.
-    is_inside = (places[:, 0] >= 0) & (places[:, 1] < len(window.offsets))
+    starts_inside = places[:, 0] >= 0
+    ends_inside = places[:, 1] < len(window.offsets)
+    is_inside = starts_inside & ends_inside
     places = places[is_inside]
     scores = candidates[is_inside, 2:]
     counts = window.has_most_context[places[:, 0]]
