@@ -51,7 +51,8 @@ def vocabulary_path(tokenizer: str | None) -> Path:
     packaged model's.
     """
     path = Path(tokenizer or PACKAGED_NAME)
-    return path if path.exists() or path.suffix in (".model", ".txt") else locate(path)
+    is_file = path.suffix in (".model", ".txt")
+    return path if is_file or path.exists() else locate(path)
 
 
 # ---- vocabularies --------------------------------------------------------------------

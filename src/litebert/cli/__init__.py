@@ -196,7 +196,8 @@ def main() -> None:
     _unwind_on_signals()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell, as with >&-
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w"))
         _take_any_text(getattr(sys, name))
     keep_caches_in_ours()
     sys.exit(run(sys.argv[1:]))

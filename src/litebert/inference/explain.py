@@ -43,9 +43,11 @@ def explain(
     """Attribute the score of an answer to the words of its texts."""
     question = _ask(model, verb, texts, answer)
     line = _Line(model, question)
-    score, blank = line.scores(torch.stack([line.words, line.blanks])).tolist()
-    # (tokens,): the mean gradient along the line, times the length of the line
-    by_token = (line.mean_gradient() * (line.words - line.blanks)).sum(-1)
+    ends = torch.stack([line.words, line.blanks])  # (2, tokens, embed)
+    score, blank = line.scores(ends).tolist()
+    # the mean gradient along the line, times the line itself
+    difference = line.words - line.blanks  # (tokens, embed)
+    by_token = (line.mean_gradient() * difference).sum(-1)  # (tokens,)
     values: list[float] = by_token.cpu().double().tolist()
     missed = sum(values) - (score - blank)
     words = tuple(_by_word(question, values))

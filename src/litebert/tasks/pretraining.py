@@ -71,7 +71,8 @@ class Pretraining(Task[PretrainingWork]):
         """
         full = self.network.config.num_steps
         early = self.early
-        if early.depth is None or step >= round(early.depth_share * self.train.steps):
+        num_early = round(early.depth_share * self.train.steps)  # training steps
+        if early.depth is None or step >= num_early:
             return full
         return min(early.depth, full)
 
@@ -106,7 +107,8 @@ class Pretraining(Task[PretrainingWork]):
         """
         values = dict[str, float]()
         for number, head in enumerate(self.heads.values()):
-            loss, correct, count = sums[3 * number : 3 * number + 3]
+            start = 3 * number
+            loss, correct, count = sums[start : start + 3]
             # The first head is shown even if nothing was counted, as zeros.
             if count or number == 0:
                 loss_measure, accuracy_measure = head.measures

@@ -115,8 +115,8 @@ class PaddedAttention(nn.Module):
         query, key, value = (part.transpose(1, 2) for part in projected.unbind(-3))
         # (batch, heads, length, length)
         scores = query @ key.transpose(-1, -2) + penalty
-        # (batch, length, hidden)
-        mixed = (scores.softmax(-1) @ value).transpose(1, 2).flatten(-2)
+        by_head = scores.softmax(-1) @ value  # (batch, heads, length, head_size)
+        mixed = by_head.transpose(1, 2).flatten(-2)  # (batch, length, hidden)
         normed: Tensor = self.norm(x + self.output(mixed))
         return normed
 

@@ -429,8 +429,11 @@ def windows(
         return
     other = second[: room // 2]
     size = room - len(other)
-    number = math.ceil((len(first) - size) / (0.75 * size)) + 1
-    for start in np.linspace(0, len(first) - size, number).round().astype(int):
+    last_start = len(first) - size
+    # evenly spaced, so that neighbors have a quarter in common, or more
+    number = math.ceil(last_start / (0.75 * size)) + 1
+    starts = np.linspace(0, last_start, number).round().astype(int)
+    for start in starts:
         yield first[start : start + size], other
 
 

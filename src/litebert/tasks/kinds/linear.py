@@ -66,9 +66,11 @@ def fit_softmax(
     model = LogisticRegression(C=strength, max_iter=MAX_ITERATIONS)
     model.fit(rows, labels, sample_weight=weights)
     if len(present) == 2:
-        # one row of numbers tells two labels apart; each label gets half of it
-        weight[present] = np.concatenate([-model.coef_, model.coef_]) / 2
-        bias[present] = np.concatenate([-model.intercept_, model.intercept_]) / 2
+        # One row of numbers tells two labels apart; each label gets half of it.
+        half_weight = model.coef_ / 2  # (1, width)
+        half_bias = model.intercept_ / 2  # (1,)
+        weight[present] = np.concatenate([-half_weight, half_weight])
+        bias[present] = np.concatenate([-half_bias, half_bias])
     else:
         weight[present] = model.coef_
         bias[present] = model.intercept_
@@ -100,6 +102,6 @@ def fit_scores(rows: Rows, scores: Rows, weights: Rows, strength: float) -> Line
     scale = scores.std() or 1.0
     model = Ridge(alpha=1 / strength)
     model.fit(rows, scores / scale, sample_weight=weights)
-    return LinearLayer(
-        scale * model.coef_.reshape(1, -1), scale * np.reshape(model.intercept_, 1)
-    )
+    weight = scale * model.coef_.reshape(1, -1)  # (1, width)
+    bias = scale * np.reshape(model.intercept_, 1)
+    return LinearLayer(weight, bias)

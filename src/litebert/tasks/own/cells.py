@@ -236,9 +236,9 @@ def are_labels(cells: Sequence[object]) -> bool:
     """
     labels = [label for label in map(label_of, cells) if label is not None]
     if not labels:
-        members = [*chain.from_iterable(list_of(cell) or () for cell in cells)]
-        are_names = None not in map(label_of, members) and not have_words(members)
-        return has_list(cells) and are_names
+        members = list(chain.from_iterable(list_of(cell) or () for cell in cells))
+        have_names = None not in map(label_of, members)
+        return has_list(cells) and have_names and not have_words(members)
     num_distinct = len(set(labels))
     if num_distinct < 2:
         return False

@@ -123,8 +123,9 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         """Return the candidates of each window."""
         logits = network(batch).float().cpu().numpy()  # (tokens, 2)
         outputs = list[Output]()
-        for window in np.split(logits, np.cumsum(batch.lengths)[:-1]):
-            start, end = window.T
+        boundaries = np.cumsum(batch.lengths)[:-1]
+        for window in np.split(logits, boundaries):
+            start, end = window.T  # (width,) each
             starts = likeliest(start, self.num_starts)
             outputs.append(self.candidates(starts, start[starts], end[None]))
         return outputs
@@ -388,7 +389,8 @@ class NullableSpanAnswering(SpanAnswering):
             start, end = scores[first:-1].T
             starts = likeliest(start, self.num_starts)
             candidates = self.candidates(starts, start[starts], end[None])
-            best = candidates[likeliest(candidates[:, 2:].sum(1), _BEST_OF_WINDOW)]
+            scores_of_spans = candidates[:, 2:].sum(1)  # (candidates,)
+            best = candidates[likeliest(scores_of_spans, _BEST_OF_WINDOW)]
             best[:, :2] += first
             outputs.append(_with_null(scores[0].sum(), best))
         return outputs

@@ -158,13 +158,15 @@ def locate_answer(context: str, text: str, start: float | None) -> Located:
     >>> locate_answer("The 40 rooms cost 4 euros.", "4", None)
     Located(start=18, doubt='')
     """
-    is_there = start is not None and start >= 0 and context.startswith(text, int(start))
+    is_there = False
+    if start is not None and start >= 0:
+        is_there = context.startswith(text, int(start))
     if is_there or not text.strip():
         return Located(start)
     word = re.escape(text)
-    places = [match.start() for match in re.finditer(rf"(?<!\w){word}(?!\w)", context)]
+    places = _places_of(rf"(?<!\w){word}(?!\w)", context)
     if not places:  # a part of a word, or of a text without spaces
-        places = [match.start() for match in re.finditer(word, context)]
+        places = _places_of(word, context)
     if not places:
         return Located(start)
     if start is None:
@@ -176,6 +178,10 @@ def locate_answer(context: str, text: str, start: float | None) -> Located:
             expected = place
     nearest = min(places, key=lambda place: abs(place - expected))
     return Located(nearest, ELSEWHERE)
+
+
+def _places_of(pattern: str, context: str) -> list[int]:
+    return [match.start() for match in re.finditer(pattern, context)]
 
 
 def _starts_elsewhere(before: str) -> tuple[int, int]:
