@@ -1,5 +1,5 @@
 """Find models by name (packaged, in local folders and runs, or on the Hugging Face
-Hub), describe and publish them.
+Hub), and publish them.
 """
 
 from litebert.hub.locate import (

@@ -1,3 +1,3 @@
 """Tasks: training, evaluation and prediction behind one interface
-(`pretraining.Task`).
+(`litebert.tasks.task.Task`).
 """

@@ -1,5 +1,5 @@
 """A file of rows: its first lines, from which its layout is recognized, and the table
-that it is then. Rows are read one at a time, in bounded memory.
+that is read from it, one row at a time, in bounded memory.
 """
 
 from collections.abc import Callable, Iterator, Mapping
