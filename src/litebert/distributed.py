@@ -70,7 +70,8 @@ class World:
         if self.size == 1:
             return
         sizes = [tensor.numel() for tensor in tensors]
-        # One message instead of one for each tensor: base has 32 of them.
+        # One message instead of one for each tensor: base has 32 of them, together 47 MB
+        # in float32.
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])  # (elements,)
         with _connection_errors():
             dist.all_reduce(flat)

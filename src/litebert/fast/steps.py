@@ -198,4 +198,7 @@ def apply_steps(
             layout = Layout(batch, ascending)
         hidden = step(hidden, layout)
         # Rows after the tokens are padding, which the next step may keep.
-        yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
+        if order is None:
+            yield hidden[:num_tokens]
+        else:
+            yield hidden[order.argsort()]

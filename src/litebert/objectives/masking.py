@@ -46,6 +46,8 @@ def _word_begins(pieces: Ints, tokenizer: Tokenizer, config: ObjectiveConfig) ->
     """Return where words begin among pieces without [CLS] and [SEP]; without
     `whole_word`, each piece is a word.
     """
+    # As upstream, only pieces of a-z continue a word. In Greek, Hindi or Arabic each
+    # piece counts as a word, which is easier than whole words.
     starts_word = tokenizer.starts_word[pieces] | (not config.whole_word)
     # Other pieces continue the word before them, even across a [SEP]; the first has
     # none before it.

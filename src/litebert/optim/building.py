@@ -88,13 +88,14 @@ def parameter_groups(
 
     groups = list[dict[str, Any]]()
     for treatment in sorted(parameters, key=_Treatment.order):
+        decay = 0.0 if treatment.is_excluded else weight_decay
         groups.append(
             {
                 "params": parameters[treatment],
                 "is_adapted": not treatment.is_excluded,
                 "is_matrix": treatment.is_matrix,
                 "rate_scale": treatment.rate_scale,
-                "weight_decay": 0.0 if treatment.is_excluded else weight_decay,
+                "weight_decay": decay,
             }
         )
     return groups

@@ -135,6 +135,9 @@ class MomentOptimizer(Optimizer):
         # u = m / (sqrt(v) + eps): eps is outside the root, as upstream has it.
         scales = torch._foreach_sqrt(second)
         counters = list[Tensor]()  # t of each parameter, if it is counted
+        # Without the correction, the first steps have full size in every coordinate. In
+        # our small networks, all hidden states then collapsed into one above a rate of
+        # 5e-4 (docs/choices.md); upstream relies on a long warm-up.
         if group["bias_correction"]:
             counters = [state["step"] for state in states]
             # sqrt(v / (1 - beta2^t)), before eps is added
@@ -204,6 +207,8 @@ def _move_averages(
     t)).
 
     So it forgets the random start early, as TensorFlow's ExponentialMovingAverage does.
+    What the average gains was not measured on its own; where the rate decays to zero, it
+    cannot be much.
     Each t is a 0-dimensional tensor on the device, which the host does not read.
     """
     moves = torch._foreach_sub(parameters, averages)

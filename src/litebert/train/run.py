@@ -408,6 +408,7 @@ def _data_options(settings: Mapping[str, JsonValue]) -> list[str]:
 @contextmanager
 def computing(train: TrainConfig, device: Device) -> Iterator[None]:
     """Compute with the threads, the precision and the determinism that are set."""
+    # All three belong to the process, and are restored after the block.
     dtype = device.dtype(train.precision)
     with (
         threads(train.threads),
