@@ -34,83 +34,121 @@ TEXTS = [
     "",
     " ",
     "@USER",
-    "the cat \ud800 @USER x",
 ]
+# which transformers cannot read
+HALF_A_CHARACTER = "the cat \ud800 @USER x"
 
 
-def _add(tokenizer: hf.PreTrainedTokenizerBase) -> None:
-    tokenizer.add_tokens(ADDED)
-    tokenizer.add_special_tokens({"extra_special_tokens": ["<e1>"]})
+def write_vocabulary(folder: Path) -> Path:
+    path = folder / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
+    return path
 
 
 @pytest.fixture(params=["wordpiece", "unigram"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, own: Tokenizer) -> Path:
     """Write a folder of transformers whose tokenizer has added tokens."""
     if request.param == "wordpiece":
-        vocabulary = tmp_path / "words.txt"
-        vocabulary.write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
-        theirs = hf.BertTokenizer(vocab=str(vocabulary))
+        reference = hf.BertTokenizer(vocab=str(write_vocabulary(tmp_path)))
     else:
         own.save(tmp_path / "plain")
-        theirs = hf.AutoTokenizer.from_pretrained(tmp_path / "plain")
-    _add(theirs)
-    theirs.save_pretrained(tmp_path / "theirs")
-    return tmp_path / "theirs"
+        reference = hf.AutoTokenizer.from_pretrained(tmp_path / "plain")
+    reference.add_tokens(ADDED)
+    reference.add_special_tokens({"extra_special_tokens": ["<e1>"]})
+    folder = tmp_path / "transformers"
+    reference.save_pretrained(folder)
+    return folder
 
 
-def _agree(tokenizer: Tokenizer, folder: Path) -> None:
-    theirs = hf.AutoTokenizer.from_pretrained(folder)
-    texts = [text for text in TEXTS if "\ud800" not in text]
-    for text in texts:
-        wanted = theirs(text, add_special_tokens=False)["input_ids"]
-        assert tokenizer.encode(text).ids == wanted, text
-    assert tokenizer.encode_ids(TEXTS) == [tokenizer.encode(x).ids for x in TEXTS]
-    assert tokenizer.vocab_size == len(theirs)
+# ---- what is read --------------------------------------------------------------------
+
+
+def assert_agrees_with_transformers(tokenizer: Tokenizer, folder: Path) -> None:
+    reference = hf.AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.vocab_size == len(reference)
     for text in TEXTS:
-        encoding = tokenizer.encode(text)
-        assert len(encoding.pieces) == len(encoding.ids) == len(encoding.offsets)
-    marked = tokenizer.encode("the @USER covid <e1>")
-    spans = dict(zip(marked.pieces, marked.offsets, strict=True))
-    assert spans["@USER"] == (4, 9)
+        expected = reference(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.encode(text).ids == expected, text
 
 
 def test_added_tokens_are_split_off_as_transformers_does(folder: Path) -> None:
+    assert_agrees_with_transformers(Tokenizer.load(folder), folder)
+
+
+def test_a_batch_with_added_tokens_has_the_ids_of_single_texts(folder: Path) -> None:
     tokenizer = Tokenizer.load(folder)
-    _agree(tokenizer, folder)
-    assert "<e1>" not in tokenizer.decode(tokenizer.encode("the <e1> cat").ids)
+    texts = [*TEXTS, HALF_A_CHARACTER]
+    single = [tokenizer.encode(text).ids for text in texts]
+    assert tokenizer.encode_ids(texts) == single
+
+
+@pytest.mark.parametrize("text", [*TEXTS, HALF_A_CHARACTER], ids=ascii)
+def test_every_piece_has_its_offsets(folder: Path, text: str) -> None:
+    encoding = Tokenizer.load(folder).encode(text)
+    assert len(encoding.pieces) == len(encoding.ids) == len(encoding.offsets)
+
+
+def test_an_added_token_has_the_offsets_of_its_text(folder: Path) -> None:
+    encoding = Tokenizer.load(folder).encode("the @USER covid <e1>")
+    place = encoding.pieces.index("@USER")
+    assert encoding.offsets[place] == (4, 9)
+
+
+def test_decoding_keeps_added_tokens_and_omits_special_ones(folder: Path) -> None:
+    tokenizer = Tokenizer.load(folder)
     assert tokenizer.decode(tokenizer.encode("the @USER").ids).endswith(" @USER")
+    assert "<e1>" not in tokenizer.decode(tokenizer.encode("the <e1> cat").ids)
 
 
-def test_added_tokens_are_kept_beside_a_vocabulary_file_and_written_again(
+# ---- what is written -----------------------------------------------------------------
+
+
+def test_added_tokens_are_kept_beside_a_vocabulary_file(
     folder: Path, tmp_path: Path
 ) -> None:
     tokenizer = Tokenizer.load(folder)
-    # now with spiece.model or vocab.txt, which has no added tokens
+    # with spiece.model or vocab.txt, which has no added tokens
     tokenizer.save(tmp_path / "ours")
     again = Tokenizer.load(tmp_path / "ours")
-    assert again.hash == tokenizer.hash and again.pieces == tokenizer.pieces
-    _agree(again, tmp_path / "ours")
+    assert again.hash == tokenizer.hash
+    assert again.pieces == tokenizer.pieces
+    assert_agrees_with_transformers(again, tmp_path / "ours")
 
 
-@pytest.mark.parametrize("version", ["added_tokens_decoder", "added_tokens.json"])
-def test_the_files_of_transformers_4_are_read(tmp_path: Path, version: str) -> None:
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
-    number = len(SPECIAL) + len(WORDS)
-    if version == "added_tokens.json":
-        (tmp_path / version).write_text(json.dumps({"@USER": number}))
-    else:
-        entry = {"content": "@USER", "lstrip": False, "normalized": True}
-        (tmp_path / "tokenizer_config.json").write_text(
-            json.dumps({"do_lower_case": True, version: {str(number): entry}})
-        )
-    tokenizer = Tokenizer.load(tmp_path)
-    assert tokenizer.encode("the @user").ids == [5, number]
+# ---- other files ---------------------------------------------------------------------
+
+NEXT_ID = len(SPECIAL) + len(WORDS)
 
 
-def test_damaged_added_tokens_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
-    wrong = [{"a": 99}, {"a": -1}, {"a": "x"}, {"": 16}, {"cat": 7}, {"a": 16, "b": 16}]
-    for added in wrong:
-        (tmp_path / "added_tokens.json").write_text(json.dumps(added))
-        with pytest.raises(DamagedError, match="LB-201"):
-            Tokenizer.load(tmp_path)
+def test_the_configuration_of_transformers_4_is_read(tmp_path: Path) -> None:
+    write_vocabulary(tmp_path)
+    token = {"content": "@USER", "lstrip": False, "normalized": True}
+    config = {"do_lower_case": True, "added_tokens_decoder": {str(NEXT_ID): token}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert Tokenizer.load(tmp_path).encode("the @user").ids == [5, NEXT_ID]
+
+
+def test_the_list_of_older_versions_is_read(tmp_path: Path) -> None:
+    write_vocabulary(tmp_path)
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"@USER": NEXT_ID}))
+    assert Tokenizer.load(tmp_path).encode("the @user").ids == [5, NEXT_ID]
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        pytest.param({"a": 99}, id="an id with a gap before it"),
+        pytest.param({"a": -1}, id="an id below zero"),
+        pytest.param({"a": "x"}, id="no id"),
+        pytest.param({"": 16}, id="no text"),
+        pytest.param({"cat": 7}, id="an id of another piece"),
+        pytest.param({"a": 16, "b": 16}, id="an id twice"),
+    ],
+)
+def test_damaged_added_tokens_are_refused(
+    added: dict[str, object], tmp_path: Path
+) -> None:
+    write_vocabulary(tmp_path)
+    (tmp_path / "added_tokens.json").write_text(json.dumps(added))
+    with pytest.raises(DamagedError, match="LB-201"):
+        Tokenizer.load(tmp_path)
