@@ -183,11 +183,11 @@ def test_presets_have_the_published_heads_and_dropouts() -> None:
         "xlarge-v2": (16, 0),
         "xxlarge-v1": (64, 0),
     }
-    found = {
+    heads = {
         name: (PRESETS[name].num_attention_heads, PRESETS[name].hidden_dropout_prob)
         for name in published
     }
-    assert found == published
+    assert heads == published
 
 
 def test_names_are_those_of_the_registries() -> None:

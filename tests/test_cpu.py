@@ -226,7 +226,7 @@ def test_a_real_quota_lowers_the_threads_of_torch() -> None:
     ask = "print(torch.get_num_threads(), cpu.find_processors().quota)"
     try:
         for order in ("import torch, litebert\n", "import litebert, torch\n"):
-            found = run(f"{join}{order}from litebert import cpu\n{ask}")
-            assert found == "1 0.5"
+            printed = run(f"{join}{order}from litebert import cpu\n{ask}")
+            assert printed == "1 0.5"
     finally:
         group.rmdir()

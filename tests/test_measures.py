@@ -32,12 +32,12 @@ def test_labels_and_scores_are_measured_by_the_measures_of_their_field() -> None
     when.
     """
     wanted = np.array([0, 1, 1, 0])
-    found = np.array([0, 1, 0, 0])
-    two = classification_measures(wanted, np.eye(2)[found])
+    answers = np.array([0, 1, 0, 0])
+    two = classification_measures(wanted, np.eye(2)[answers])
     # f1 of label 1
     assert two == pytest.approx({"accuracy": 3 / 4, "f1": 2 / 3, "matthews": 3**-0.5})
     # macro: of the labels that occur
-    three = classification_measures(wanted, np.eye(3)[found])
+    three = classification_measures(wanted, np.eye(3)[answers])
     assert three == pytest.approx(
         {"accuracy": 3 / 4, "macro_f1": (2 / 3 + 4 / 5) / 2, "matthews": 3**-0.5}
     )
@@ -91,9 +91,9 @@ def test_entities_begin_and_end_as_in_conlleval() -> None:
 
 def test_an_entity_counts_only_whole_in_its_sentence_and_of_the_right_kind() -> None:
     wanted = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
-    found = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "O"]]
+    answers = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "O"]]
     third = {"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "accuracy": 4 / 6}
-    assert tagging_measures(wanted, found, TAGS) == pytest.approx(third)
+    assert tagging_measures(wanted, answers, TAGS) == pytest.approx(third)
     assert tagging_measures([["O"]], [["O"]], TAGS) == {
         "precision": 0.0,
         "recall": 0.0,
@@ -137,10 +137,10 @@ def test_answers_are_normalised_as_officially() -> None:
 
 def test_measures_of_answers_are_the_official_ones() -> None:
     # "d" is missing, which is wrong
-    found = {"a": "Nile", "b": "about 12 km away", "x": "passed over"}
+    answers = {"a": "Nile", "b": "about 12 km away", "x": "passed over"}
     first = {"exact": 33.333333333333336, "f1": 55.55555555555555, "total": 3}
     assert squad1_measures(
-        {name: GOLD[name] for name in "abd"}, found
+        {name: GOLD[name] for name in "abd"}, answers
     ) == pytest.approx(first, rel=1e-14)
     second = {
         "exact": 33.333333333333336,

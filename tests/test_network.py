@@ -43,8 +43,8 @@ def test_every_preset_has_the_parameters_that_sizes_prints() -> None:
             network = AlbertForPretraining(config)
         expected = sizes_of(config)
         counts = [
-            sum(p.numel() for p in each.parameters())
-            for each in (network, network.albert)
+            sum(p.numel() for p in module.parameters())
+            for module in (network, network.albert)
         ]
         assert counts == [expected.total, expected.body], name
 
@@ -164,15 +164,15 @@ def plan(corpus: Path, tmp_path: Path) -> Plan:
         if pooling:
             vectors = SentenceVectors(pooling, normalize=True)
             write_sentence_transformers(start, vectors, shape)
-        given = [
+        settings = [
             "task.name=table",
             f"model.start={start}",
             "train.precision=fp32",
             "train.batch_size=8",
         ]
-        given += [f"data.train={pairs}", f"data.dev={pairs}", *words]
+        settings += [f"data.train={pairs}", f"data.dev={pairs}", *words]
         return prepare(
-            resolve(FinetuneConfig, settings_from_words(given)), tmp_path / "run"
+            resolve(FinetuneConfig, settings_from_words(settings)), tmp_path / "run"
         )
 
     return prepared

@@ -236,19 +236,20 @@ def test_a_step_in_portions_equals_a_step_parameter_by_parameter(
     ]
     settings = {"lr": 0.03, "betas": (0.8, 0.95), "weight_decay": 0.1}
     whole, parts, alone = (
-        [Parameter(each.clone()) for each in start] for _ in range(3)
+        [Parameter(parameter.clone()) for parameter in start] for _ in range(3)
     )
     together = [
-        kind([{"params": each, "is_adapted": adapts}], **settings)
-        for each in (whole, parts)
+        kind([{"params": parameters, "is_adapted": adapts}], **settings)
+        for parameters in (whole, parts)
     ]
     singles = [
-        kind([{"params": [each], "is_adapted": adapts}], **settings) for each in alone
+        kind([{"params": [parameter], "is_adapted": adapts}], **settings)
+        for parameter in alone
     ]
     for _ in range(3):
-        for each in zip(whole, parts, alone, strict=True):
-            gradient = torch.randn(each[0].shape, generator=draws)
-            for parameter in each:
+        for same_parameters in zip(whole, parts, alone, strict=True):
+            gradient = torch.randn(same_parameters[0].shape, generator=draws)
+            for parameter in same_parameters:
                 parameter.grad = gradient.clone()
         for at_once, optimizers in (
             (1 << 24, [together[0], *singles]),
@@ -399,9 +400,9 @@ def test_training_continues_bit_equal_from_saved_state(
     optim.load_state_tensors(again, load_file(tmp_path / "state.safetensors"))
     train(resumed, again, range(3, 6))
 
-    found = state_tensors(again)
+    state = state_tensors(again)
     assert all(
-        torch.equal(tensor, found[key])
+        torch.equal(tensor, state[key])
         for key, tensor in state_tensors(optimizer).items()
     )
     weights = [parameter.clone() for parameter in model.parameters()]
@@ -447,7 +448,9 @@ def test_a_foreign_state_is_refused_and_changes_nothing(
         "bias/adam_v",
     ]
     tensors = {
-        name: torch.ones_like(each) for name, each in live.items() if name != dropped
+        name: torch.ones_like(tensor)
+        for name, tensor in live.items()
+        if name != dropped
     }
     with pytest.raises(LitebertError, match=f"LB-423(?s:.*){message}"):
         optim.load_state_tensors(optimizer, tensors | added)

@@ -285,10 +285,10 @@ def test_what_litebert_did_not_write_stays_in_a_replaced_folder(tmp_path: Path) 
         write(output / name)
     (output / "link").symlink_to(tmp_path)
     model(output, "new")
-    found = everything(output)
+    files = everything(output)
     assert (output / "link").is_symlink()
-    assert found.pop("config.json") == "new" and found.pop("model.safetensors")
-    assert found == dict.fromkeys(("thesis.txt", "notes/1/2.txt", odd), PRECIOUS)
+    assert files.pop("config.json") == "new" and files.pop("model.safetensors")
+    assert files == dict.fromkeys(("thesis.txt", "notes/1/2.txt", odd), PRECIOUS)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 

@@ -151,8 +151,8 @@ def runs(
         }
         others = {"distil": distil, "finetune": finetune}
         made = [
-            (verb, {**each, "runs": str(folder), "name": f"{verb}-{name}"})
-            for verb, each in others.items()
+            (verb, {**options, "runs": str(folder), "name": f"{verb}-{name}"})
+            for verb, options in others.items()
         ]
         return [_pretrain(corpus, folder, f"pretrain-{name}"), *made]
 
@@ -175,10 +175,10 @@ def assert_alike(alone: Path, other: Path) -> None:
     pairs = list(zip(read_metrics(alone), read_metrics(other), strict=True))
     assert len(pairs) > 6
     for expected, row in pairs:
-        norms = [float(str(each.pop("gradient_norm", 0.0))) for each in (expected, row)]
+        norms = [float(str(line.pop("gradient_norm", 0.0))) for line in (expected, row)]
         assert norms[1] == pytest.approx(norms[0], rel=1e-3)
-        for each in (expected, row):
-            each.pop("tokens_per_second", None)
+        for line in (expected, row):
+            line.pop("tokens_per_second", None)
         assert row.pop("kind") == expected.pop("kind")
         # Sums over processes are rounded in another order than those of one, by 1e-6
         # after a few steps. The first steps of a student are steep: what rounds
@@ -308,7 +308,7 @@ def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
 def _processes(*marks: str) -> list[int]:
     """Find the living processes whose environment has all of the given entries."""
     require_proc()
-    found = []
+    processes = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             entries = (
@@ -317,8 +317,8 @@ def _processes(*marks: str) -> list[int]:
         except OSError:
             continue
         if set(marks) <= set(entries):
-            found.append(int(folder.name))
-    return found
+            processes.append(int(folder.name))
+    return processes
 
 
 def _wait_for_step(run: Path, step: int) -> None:

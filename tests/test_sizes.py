@@ -89,8 +89,8 @@ def test_every_part_of_the_published_models_is_counted_to_the_digit(name: str) -
     assert tuple(record[part] for part in PARTS) == counts
     assert record["normalised_cost"] == pytest.approx(cost, rel=2e-4)
     assert record["bytes_fp32"] == 4 * record["total"]
-    found = [record[f"forward_flops_{length}"] / 1e6 for length in (128, 512)]
-    assert found == pytest.approx(flops, abs=0.05 if name == "base" else 0.5)
+    megaflops = [record[f"forward_flops_{length}"] / 1e6 for length in (128, 512)]
+    assert megaflops == pytest.approx(flops, abs=0.05 if name == "base" else 0.5)
 
 
 def test_table_1_is_reproduced_within_the_papers_own_spread() -> None:
@@ -131,7 +131,8 @@ def test_flops_count_every_step_whatever_is_shared(
     one: dict, other: dict, length: int, difference: int
 ) -> None:
     flops = [
-        forward_flops(AlbertConfig(**each), seq_length=length) for each in (one, other)
+        forward_flops(AlbertConfig(**config), seq_length=length)
+        for config in (one, other)
     ]
     assert flops[1] - flops[0] == difference
 

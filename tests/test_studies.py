@@ -72,12 +72,12 @@ def test_steps_are_measured_by_input_and_output_and_the_last_block_is_applied_fu
     albert = network(num_hidden_layers=6, **changes)
     batch = Batch.from_lists([[2, 7, 8, 9, 3], [2, 11, 12, 3]])
     counted = ~torch.isin(batch.ids, torch.tensor([2, 3]))
-    found = layers_of(albert, batch, counted, source="x", depths=(16, 20))
-    assert found.num_tokens == 5
-    assert [step.step for step in (*found.steps, *found.beyond)] == list(range(1, 21))
-    assert [step.block for step in found.steps] == blocks
-    assert {step.block for step in found.beyond} == {blocks[-1]}
-    assert f"applying {repeated} further" in found.summary
+    layers = layers_of(albert, batch, counted, source="x", depths=(16, 20))
+    assert layers.num_tokens == 5
+    assert [step.step for step in (*layers.steps, *layers.beyond)] == list(range(1, 21))
+    assert [step.block for step in layers.steps] == blocks
+    assert {step.block for step in layers.beyond} == {blocks[-1]}
+    assert f"applying {repeated} further" in layers.summary
     with torch.no_grad():
         states = list(albert.states(batch))
         last = albert.plan[-1]
@@ -88,7 +88,7 @@ def test_steps_are_measured_by_input_and_output_and_the_last_block_is_applied_fu
         )
     states = [state[counted] for state in states]
     for step, before, after in zip(
-        (*found.steps, found.beyond[0]), states, states[1:], strict=False
+        (*layers.steps, layers.beyond[0]), states, states[1:], strict=False
     ):
         assert step.l2 == pytest.approx(
             float((after - before).norm(dim=1).mean()), rel=1e-4
@@ -183,8 +183,8 @@ def small(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Abla
     monkeypatch.setitem(read_grids().scales, "small", small)
     monkeypatch.setattr("benchmarks.study.trials.EVALUATION_SEQUENCES", 16)
     fixed = {"corpus": corpus, "output": tmp_path, "scale": "small"}
-    return lambda name, **given: (
-        study_ablation(name, **fixed, **{"seeds": (1,), **given}).measured
+    return lambda name, **options: (
+        study_ablation(name, **fixed, **{"seeds": (1,), **options}).measured
     )
 
 
@@ -291,8 +291,8 @@ def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
 def test_a_second_corpus_counts_and_a_row_of_two_tables_is_trained_once(
     small, corpus: Path, tmp_path: Path
 ) -> None:
-    found = small("data", more=shutil.copytree(corpus, tmp_path / "more"))
-    one, two = (row.trials[0].measures["masked_lm_loss"] for row in found.rows)
+    ablation = small("data", more=shutil.copytree(corpus, tmp_path / "more"))
+    one, two = (row.trials[0].measures["masked_lm_loss"] for row in ablation.rows)
     assert one != two
     place = Bench(
         read_grids().tables["data"],
@@ -306,22 +306,22 @@ def test_a_second_corpus_counts_and_a_row_of_two_tables_is_trained_once(
     built.write_text(built.read_text() + "\n")
     assert not {*before} & {place.folder(row, 1) for row in place.variants.values()}
     # the row that both tables share is listed here too
-    found = small("embedding", afford=0)
+    ablation = small("embedding", afford=0)
     assert (
-        [trial.label for row in found.rows for trial in row.trials]
+        [trial.label for row in ablation.rows for trial in row.trials]
         == ["E 128, all shared"]
-        == [found.rows[5].label]
+        == [ablation.rows[5].label]
     )
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
 def test_a_deeper_row_starts_from_the_row_before(small: Ablate, tmp_path: Path) -> None:
-    found = small("depth", rows=("3 layers",))
-    assert found.rows[1].trials[0].label == "3 layers"
+    ablation = small("depth", rows=("3 layers",))
+    assert ablation.rows[1].trials[0].label == "3 layers"
     assert len(list((tmp_path / "runs").iterdir())) == 2
     (start,) = (tmp_path / "runs").glob("*/start/config.json")
     assert json.loads(start.read_text())["num_hidden_layers"] == 3
-    assert "nothing to compare" in found.verdict
+    assert "nothing to compare" in ablation.verdict
 
 
 def test_rows_that_cannot_be_afforded_are_predicted_and_not_trained(
@@ -372,10 +372,10 @@ def test_an_interrupted_probe_can_be_resumed(
         patched.setattr(loop, "training_step", signalling)
         with pytest.raises(SystemExit, match="interrupted"):
             small("sentence", rows=("none",), probes=(f"words={data}",))
-    found = small("sentence", rows=("none",), probes=(f"words={data}",))
+    ablation = small("sentence", rows=("none",), probes=(f"words={data}",))
     assert len([*(tmp_path / "runs").glob("*/probe-words/result.json")]) == 1
     data.write_text(data.read_text().replace("ball", "bowl"))
     with pytest.raises(LitebertError, match="LB-505"):
         small("sentence", rows=("none",), probes=(f"words={data}",))
-    assert 0 <= found.rows[0].trials[0].probes["words"] <= 1
-    assert found.rows[0].trials[0].measures == trained.rows[0].trials[0].measures
+    assert 0 <= ablation.rows[0].trials[0].probes["words"] <= 1
+    assert ablation.rows[0].trials[0].measures == trained.rows[0].trials[0].measures

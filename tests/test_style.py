@@ -75,14 +75,14 @@ def test_only_files_opens_for_writing() -> None:
         for n in ast.walk(ast.parse(p.read_text("utf-8")))
         if isinstance(n, ast.Call)
     ]
-    found = {
+    offenders = {
         str(path.relative_to(ROOT / "src/litebert"))
         for path, call in calls
         if _writes(call)
     }
     # the last in memory
     chapters = {"files/locking.py", "files/staging.py", "files/writing.py"}
-    assert found == chapters | {"corpus/shards.py", "tasks/named/glue.py"}
+    assert offenders == chapters | {"corpus/shards.py", "tasks/named/glue.py"}
 
 
 # what Windows lacks: modules, and attributes of `os` and `signal`

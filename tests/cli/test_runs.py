@@ -35,8 +35,10 @@ def pretraining(folder: Path, *evaluations: dict[str, float]) -> None:
     write_json(folder / "model" / "config.json", {})
 
 
-def finetuning(parent: Path, name: str, last: float = 0.61234567, **given: Any) -> None:
-    finetuned(parent, name, task="cola", accuracies=(0.7, last), doubts=(), **given)
+def finetuning(
+    parent: Path, name: str, last: float = 0.61234567, **settings: Any
+) -> None:
+    finetuned(parent, name, task="cola", accuracies=(0.7, last), doubts=(), **settings)
 
 
 @pytest.fixture(autouse=True)
@@ -133,12 +135,12 @@ def test_every_run_is_one_line_with_the_same_numbers_in_every_format(
     assert heading.split() == ["name", "trained", "steps", "measure", "last", "best"]
     markdown = litebert(*words, "--markdown").stdout.splitlines()[2:]
     table = csv.DictReader(litebert(*words, "--csv").stdout.split("\n"))
-    found = [
+    printed = [
         [line.split()[-2:] for line in text],
         [line.strip("| ").split(" | ")[-3:-1] for line in markdown],
     ]
-    found.append([[row["last"], row["best"]] for row in table])
-    assert [[list(map(float, pair)) for pair in each] for each in found] == [
+    printed.append([[row["last"], row["best"]] for row in table])
+    assert [[list(map(float, pair)) for pair in rows] for rows in printed] == [
         [list(r[-3:-1]) for r in LISTED]
     ] * 3
 
@@ -254,7 +256,7 @@ def test_only_settings_that_differ_are_compared_with_their_origins(runs: Path) -
         "runs", "compare", runs / "cola", runs / "mini"
     ).stdout.splitlines()
     cells = [line.split() for line in lines]
-    assert ["setting", "model.hidden_size"] in [each[:2] for each in cells]
+    assert ["setting", "model.hidden_size"] in [cell_row[:2] for cell_row in cells]
     assert ["last", "masked_lm_accuracy", "-", "0.2000"] in cells
     assert ["best", "accuracy", "0.7000", "-"] in cells
 

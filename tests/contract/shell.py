@@ -125,9 +125,9 @@ def refusal(done: Done) -> dict[str, str]:
     code, _, what = lines[start].partition(": ")
     parts = {"code": code, "what": what}
     for line in lines[start + 1 :]:
-        name, colon, rest = line.strip().partition(":")
+        name, colon, text = line.strip().partition(":")
         if colon and name in ("received", "expected", "next"):
-            parts[name] = rest.strip()
+            parts[name] = text.strip()
     return parts
 
 
@@ -135,13 +135,13 @@ def assert_error(done: Done, code: int, *words: str) -> dict[str, str]:
     """Assert that a command ended with one error that contains these words and names a
     next step.
     """
-    found = refusal(done)
+    parts = refusal(done)
     assert done.code == code, done
     whole = done.stderr.lower()
     missing = [word for word in words if word.lower() not in whole]
     assert not missing, (missing, done.stderr)
-    assert found["what"] and found.get("next"), done.stderr
-    return found
+    assert parts["what"] and parts.get("next"), done.stderr
+    return parts
 
 
 def near(value: object, rel: float = 1e-4, abs: float = 1e-5) -> object:
@@ -172,19 +172,19 @@ def leaves(
         for name in command.list_commands(context)
     )
     return {
-        leaf: each
-        for name, found in below
-        for leaf, each in leaves(found, (*path, name)).items()
+        leaf: value
+        for name, member in below
+        for leaf, value in leaves(member, (*path, name)).items()
     }
 
 
 def closed(schema: object) -> object:
     """Return a copy of a schema that allows only the fields it names."""
     if isinstance(schema, list):
-        return [closed(each) for each in schema]
+        return [closed(member) for member in schema]
     if not isinstance(schema, dict):
         return schema
-    fields = {name: closed(each) for name, each in schema.items()}
+    fields = {name: closed(member) for name, member in schema.items()}
     return (
         {"additionalProperties": False, **fields}
         if "properties" in schema and "$ref" not in schema

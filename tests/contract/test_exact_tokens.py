@@ -123,29 +123,29 @@ def described(tokenizer: Tokenizer) -> list[dict]:
     encoded += tokenizer.encode_batch(SAMPLES[:4], SAMPLES[4:8], special_tokens=True)
     return [
         {
-            "ids": each.ids,
-            "segments": each.segments,
-            "pieces": each.pieces,
-            "offsets": [list(o) for o in each.offsets],
+            "ids": encoding.ids,
+            "segments": encoding.segments,
+            "pieces": encoding.pieces,
+            "offsets": [list(o) for o in encoding.offsets],
         }
-        for each in encoded
+        for encoding in encoded
     ]
 
 
 def test_golden_tokens_of_the_packaged_model() -> None:
-    found = described(package.load().tokenizer)
-    assert found == golden.expected("tokens", "packaged", found)
+    description = described(package.load().tokenizer)
+    assert description == golden.expected("tokens", "packaged", description)
 
 
 def test_golden_tokens_of_the_official_vocabulary(official: Tokenizer) -> None:
-    found = described(official)
-    assert found == golden.expected("tokens", "official", found)
+    description = described(official)
+    assert description == golden.expected("tokens", "official", description)
 
 
 def test_golden_tokens_of_a_vocabulary_that_is_trained(desk: Desk) -> None:
     tokenizer = Tokenizer.load(desk.tokenizer)
-    found = [{"pieces": list(tokenizer.pieces), "hash": tokenizer.hash}]
-    assert found == golden.expected("tokens", "trained", found)
+    rows = [{"pieces": list(tokenizer.pieces), "hash": tokenizer.hash}]
+    assert rows == golden.expected("tokens", "trained", rows)
 
 
 def test_decoding_gives_the_normalized_text(desk: Desk) -> None:

@@ -160,9 +160,9 @@ def test_every_answer_is_kept_even_if_the_first_rows_have_no_text(
     done = litebert(*words, "--output", tmp_path / name)
     assert (done.code, "256 of them skipped" in done.stderr) == (0, True), done
     if name.endswith(".npy"):
-        found = np.load(tmp_path / name)
-        assert (found.shape, found.dtype) == ((300, 32), np.float32)
-        has_answer = (~np.isnan(found).any(axis=1)).tolist()
+        vectors = np.load(tmp_path / name)
+        assert (vectors.shape, vectors.dtype) == ((300, 32), np.float32)
+        has_answer = (~np.isnan(vectors).any(axis=1)).tolist()
     else:
         rows = list(csv.DictReader((tmp_path / name).read_text("utf-8").splitlines()))
         has_answer = [

@@ -197,8 +197,8 @@ def test_a_continuation_has_a_gentler_rate_and_says_when_it_is_worse_than_its_st
         == 0
     )
     gentle, plain = (
-        Run.open(each).settings["optim.learning_rate"]
-        for each in (tmp_path / "runs/gentle", desk.base)
+        Run.open(run).settings["optim.learning_rate"]
+        for run in (tmp_path / "runs/gentle", desk.base)
     )
     assert gentle < plain
 
@@ -237,11 +237,9 @@ def test_rows_keep_their_numbers_and_blank_rows_get_no_answer(
 ) -> None:
     text, answered = ROWS[name]
     (tmp_path / name).write_text(text)
-    found = litebert(
-        "classify", tmp_path / name, "--model", desk.reviews, "--json"
-    ).rows
-    assert [row["row"] for row in found] == [1, 2, 3, 4]
-    assert [row["row"] for row in found if "answer" in row] == answered
+    done = litebert("classify", tmp_path / name, "--model", desk.reviews, "--json").rows
+    assert [row["row"] for row in done] == [1, 2, 3, 4]
+    assert [row["row"] for row in done if "answer" in row] == answered
 
 
 # ---- the next step -------------------------------------------------------------------

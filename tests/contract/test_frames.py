@@ -42,8 +42,8 @@ def trained(
 
 
 def test_a_frame_is_trained_on_evaluated_and_answered(trained: litebert.Run) -> None:
-    found = litebert.evaluate(trained.folder, quiet=True)
-    assert litebert.evaluate(trained.folder, data=FRAME, quiet=True) == found
+    evaluation = litebert.evaluate(trained.folder, quiet=True)
+    assert litebert.evaluate(trained.folder, data=FRAME, quiet=True) == evaluation
     answered = litebert.predict(trained.folder, data=FRAME[["review"]], quiet=True)
     assert len(answered.rows["test"]) == len(FRAME)
     assert answered.notes == ()

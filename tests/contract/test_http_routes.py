@@ -337,10 +337,10 @@ def test_sigterm_finishes_accepted_requests_and_exits_with_zero(desk: Desk) -> N
     ):
         server.wait_for("base is ready")
         asked = [pool.submit(server.ask, "/v1/embed", body) for _ in range(4)]
-        left = lambda: max(1, 3 - sum(each.done() for each in asked))  # noqa: E731 - besides the one being computed
+        left = lambda: max(1, 3 - sum(future.done() for future in asked))  # noqa: E731 - besides the one being computed
         server.wait_until(lambda: server.metric("litebert_queue_requests") >= left())
         server.process.send_signal(signal.SIGTERM)
-        assert [each.result().status for each in asked] == [200] * 4
+        assert [future.result().status for future in asked] == [200] * 4
         assert exit_code(server.process) == 0
 
 

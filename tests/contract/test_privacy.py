@@ -235,8 +235,12 @@ def test_telemetry_is_off_unless_the_user_has_turned_it_on() -> None:
     words = [sys.executable, "-c", code.format([*NO_TELEMETRY])]
     unset = {name: os.environ[name] for name in os.environ if name not in NO_TELEMETRY}
     chosen = dict.fromkeys(NO_TELEMETRY, "chosen")
-    for given, expected in (({}, NO_TELEMETRY), (chosen, chosen)):
+    for variables, expected in (({}, NO_TELEMETRY), (chosen, chosen)):
         done = subprocess.run(
-            words, env={**unset, **given}, capture_output=True, text=True, check=True
+            words,
+            env={**unset, **variables},
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert done.stdout.strip() == str([*expected.values()])

@@ -47,8 +47,8 @@ def test_a_model_is_loaded_by_any_of_its_names(
         litebert.Run.open(run),
     ):
         assert litebert.load(name).classify(TEXTS) == expected
-    found = litebert.Run.open(run).model()
-    assert isinstance(found, Model) and found.classify(TEXTS) == expected
+    model = litebert.Run.open(run).model()
+    assert isinstance(model, Model) and model.classify(TEXTS) == expected
 
 
 def test_a_path_without_a_model_is_one_clear_error(
@@ -92,11 +92,13 @@ def test_copies_of_a_model_answer_alike(desk: Desk, run: str, verb: str) -> None
         for _ in range(2):  # before the first answer, and after
             twin = copied(model)
             assert twin is not model and twin.verbs == model.verbs
-            found, expected = (getattr(each, verb)(texts) for each in (twin, model))
+            answers, expected = (
+                getattr(copied, verb)(texts) for copied in (twin, model)
+            )
             assert (
-                np.array_equal(found, expected)
+                np.array_equal(answers, expected)
                 if verb == "embed"
-                else found == expected
+                else answers == expected
             )
 
 
@@ -132,15 +134,16 @@ def test_the_packaged_model_fills_embeds_and_predicts_the_order_of_sentences(
     assert "door" in [
         filling.words[0] for filling in model.fill("He closed the [MASK].", top=20)
     ]
-    found = model.fill("She [MASK] the door.", top=5)
-    assert len({filling.words for filling in found}) == 5
-    assert [f.probability for f in found] == sorted(
-        (f.probability for f in found), reverse=True
+    fillings = model.fill("She [MASK] the door.", top=5)
+    assert len({filling.words for filling in fillings}) == 5
+    assert [f.probability for f in fillings] == sorted(
+        (f.probability for f in fillings), reverse=True
     )
     assert all(
-        0 < f.probability < 1 and f.text == f"She {f.words[0]} the door." for f in found
+        0 < f.probability < 1 and f.text == f"She {f.words[0]} the door."
+        for f in fillings
     )
-    assert all(f.offsets == ((4, 10),) for f in found)
+    assert all(f.offsets == ((4, 10),) for f in fillings)
     # texts of similar meaning are near each other
     first, second, other = model.embed(TEXTS)
     assert first @ second > first @ other + 0.2
@@ -234,11 +237,11 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
     assert classifier.fit(PHRASES, LABELS) is classifier and list(
         classifier.classes_
     ) == ["animal", "food"]
-    found = classifier.predict_proba(PHRASES)
-    np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+    probabilities = classifier.predict_proba(PHRASES)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
     assert classifier.score(PHRASES, LABELS) > 0.8  # 0.5 is guessing
     for twin in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
-        np.testing.assert_array_equal(twin.predict_proba(PHRASES), found)
+        np.testing.assert_array_equal(twin.predict_proba(PHRASES), probabilities)
     words = ["train.steps=1", "train.batch_size=8", "train.loader_workers=0"]
     # a column
     classifier.set_params(epochs=None, settings=words).fit(
@@ -303,11 +306,13 @@ def test_explained_words_are_those_of_the_text_even_after_a_prompt(
     assert not np.allclose(
         model.embed("Anna left."), plain.embed("Anna left."), atol=1e-3
     )
-    found = model.explain("similar", *texts.values())
+    explanation = model.explain("similar", *texts.values())
     assert [
-        word.word for word in found.words if word.part == "prompt" and word.word.strip()
+        word.word
+        for word in explanation.words
+        if word.part == "prompt" and word.word.strip()
     ] == ["find", "this:"] * 2
-    words = [(word.part, word.word) for word in found.words if word.part in texts]
+    words = [(word.part, word.word) for word in explanation.words if word.part in texts]
     assert words == [
         ("first", "Anna"),
         ("first", "left."),
@@ -316,10 +321,10 @@ def test_explained_words_are_those_of_the_text_even_after_a_prompt(
     ]
     assert all(
         texts[word.part][word.start : word.end] == word.word
-        for word in found.words
+        for word in explanation.words
         if word.part in texts
     )
-    assert found.score == pytest.approx(model.similar(*texts.values()), abs=1e-4)
+    assert explanation.score == pytest.approx(model.similar(*texts.values()), abs=1e-4)
 
 
 # ---- what functions take, and what they refuse ---------------------------------------
@@ -334,12 +339,12 @@ def test_runs_and_whole_numbers_of_any_type_are_accepted(
     assert litebert.load(reviews).verbs
     assert litebert.evaluate([reviews, desk.reviews], data=table, quiet=True).measures
     assert litebert.predict(reviews, data=table, quiet=True).rows
-    given = {"runs": tmp_path, "quiet": True}
+    arguments = {"runs": tmp_path, "quiet": True}
     settings = {**FINETUNING, "train.steps": 2, "data.dev": table}
     # the second finds the runs of the first
     for seeds in (list(np.arange(1, 3)), range(1, 3)):
         assert litebert.finetune(
-            str(table), model=base, seeds=seeds, settings=settings, **given
+            str(table), model=base, seeds=seeds, settings=settings, **arguments
         ).is_finished
     shape = {
         name: value
@@ -347,11 +352,11 @@ def test_runs_and_whole_numbers_of_any_type_are_accepted(
         if not name.startswith("model.")
     }
     assert litebert.pretrain(
-        corpus=desk.corpus, start=base, settings=shape, **given
+        corpus=desk.corpus, start=base, settings=shape, **arguments
     ).is_finished
     small = {**shape, "train.steps": 2, "distil.texts": 4, "distil.text_length": 16}
     assert litebert.distil(
-        base, corpus=desk.corpus, settings=small, **given
+        base, corpus=desk.corpus, settings=small, **arguments
     ).is_finished
     assert len(litebert.load(base).fill("Anna [MASK].", top=np.int64(2))) == 2
     assert litebert.load(base).embed("Anna left.", max_length=np.int32(4)).shape == (
@@ -457,13 +462,13 @@ def test_every_training_runs_on_a_gpu(desk: Desk, tmp_path: Path) -> None:
 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    given = {
+    arguments = {
         "runs": tmp_path,
         "settings": {**PRETRAINING, "train.device": "cuda"},
         "quiet": True,
     }
     assert desk.finetune(
-        tmp_path, given={**FINETUNING, "train.device": "cuda"}
+        tmp_path, settings={**FINETUNING, "train.device": "cuda"}
     ).is_finished
-    assert litebert.distil(desk.base, corpus=desk.corpus, **given).is_finished
-    assert litebert.pretrain(corpus=desk.corpus, **given).is_finished
+    assert litebert.distil(desk.base, corpus=desk.corpus, **arguments).is_finished
+    assert litebert.pretrain(corpus=desk.corpus, **arguments).is_finished

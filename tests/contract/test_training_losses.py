@@ -170,7 +170,7 @@ def test_golden_losses_of_fine_tuning(desk: Desk, tmp_path: Path, name: str) -> 
 def taught(desk: Desk, runs: Path, name: str) -> package.Run:
     """Fine-tune a teacher, and a student on its answers."""
     other = {**FINETUNING, "train.seed": 3}
-    teacher = desk.finetune(runs, given=other, name=f"{name}-teacher")
+    teacher = desk.finetune(runs, settings=other, name=f"{name}-teacher")
     return desk.finetune(runs, teacher=teacher.folder, name=name)
 
 
@@ -228,7 +228,7 @@ IN_BF16 = {
     "a pretraining": TRAINED["muon in bf16"],
     "a distillation": lambda desk, runs, name: distil(desk, runs, name, "bf16"),
     "a fine-tuning": lambda desk, runs, name: desk.finetune(
-        runs, given={**FINETUNING, "train.precision": "bf16"}, name=name
+        runs, settings={**FINETUNING, "train.precision": "bf16"}, name=name
     ),
 }
 """Trainings that evaluate, or have a teacher, in bf16, in which kernels round
@@ -291,8 +291,8 @@ def test_several_seeds_are_one_run_and_each_equals_a_run_of_that_seed(
     desk: Desk, tmp_path: Path
 ) -> None:
     settings = {**FINETUNING, "train.steps": 2}
-    both = desk.finetune(tmp_path, given=settings, seeds=[3, 4], name="both")
-    four = desk.finetune(tmp_path, given={**settings, "train.seed": 4}, name="four")
+    both = desk.finetune(tmp_path, settings=settings, seeds=[3, 4], name="both")
+    four = desk.finetune(tmp_path, settings={**settings, "train.seed": 4}, name="four")
     assert [run.settings["train.seed"] for run in both.seeds] == [3, 4]
     assert weights(both.seeds[1]) == weights(four) != weights(both.seeds[0])
     assert {row["seed"] for row in both.metrics} == {3, 4}
@@ -304,15 +304,15 @@ def test_several_seeds_are_one_run_and_each_equals_a_run_of_that_seed(
         package.LitebertError, match=r"LB-505[\s\S]*train\.steps: 2 -> 3\n"
     ):
         desk.finetune(
-            tmp_path, given={**settings, "train.steps": 3}, seeds=[5], name="both"
+            tmp_path, settings={**settings, "train.steps": 3}, seeds=[5], name="both"
         )
     # as if another trained this
     (both.seeds[0].folder / "model" / "config.json").rename(tmp_path / "config.json")
-    more = desk.finetune(tmp_path, given=settings, seeds=[4, 6], name="both")
+    more = desk.finetune(tmp_path, settings=settings, seeds=[4, 6], name="both")
     assert "over 2 seeds: median; mean ± deviation" in str(more)
     assert "seed-3 is not finished" in more.notes[0]
     with pytest.raises(package.LitebertError, match=r"both already has[\s\S]*name="):
-        desk.finetune(tmp_path, given=settings, name="both")
+        desk.finetune(tmp_path, settings=settings, name="both")
     for verb in (package.load, package.evaluate, package.predict):
         with pytest.raises(package.LitebertError, match=r"LB-657[\s\S]*both/seed-3"):
             verb(both)

@@ -115,27 +115,27 @@ class Desk:
     def pretrain(
         self, runs: Path, name: str = "own", **settings: object
     ) -> package.Run:
-        given = {
+        changed = {
             name: value
             for name, value in {**PRETRAINING, **settings}.items()
             if value is not None
         }
         return package.pretrain(
-            corpus=self.corpus, runs=runs, name=name, settings=given, quiet=True
+            corpus=self.corpus, runs=runs, name=name, settings=changed, quiet=True
         )
 
     def finetune(
         self,
         runs: Path,
         table: str = "reviews.csv",
-        given: Settings = FINETUNING,
+        settings: Settings = FINETUNING,
         **how: object,
     ) -> package.Run:
         return package.finetune(
             self.table(table),
             model=self.base,
             runs=runs,
-            settings=given,
+            settings=settings,
             quiet=True,
             **how,
         )

@@ -430,9 +430,9 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
     wait_until(are_begun)
     running = pytest.importorskip("psutil").process_iter(["cmdline"])
     victims = [
-        each
-        for each in running
-        if (each.info["cmdline"] or [""])[0].startswith("ray::_run")
+        process
+        for process in running
+        if (process.info["cmdline"] or [""])[0].startswith("ray::_run")
     ]
     victims[0].kill()
     assert exit_code(driver) == 0

@@ -81,9 +81,13 @@ def bucket(
     monkeypatch.setattr(storage, "_TIMEOUT", "2s")
     with ThreadingHTTPServer(("127.0.0.1", 0), S3) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        given = {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "REGION": "us-east-1"}
+        credentials = {
+            "ACCESS_KEY_ID": "x",
+            "SECRET_ACCESS_KEY": "x",
+            "REGION": "us-east-1",
+        }
         for name, value in {
-            **given,
+            **credentials,
             "ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
         }.items():
             monkeypatch.setenv(f"AWS_{name}", value)

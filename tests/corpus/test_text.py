@@ -149,12 +149,12 @@ QUOTATIONS = st.lists(
 def test_no_character_but_white_space_is_lost(
     given_text: str, choice: TextSettings
 ) -> None:
-    found = list(split_sentences(given_text, choice))
-    assert "".join("".join(found).split()) == "".join(given_text.split())
+    sentences = list(split_sentences(given_text, choice))
+    assert "".join("".join(sentences).split()) == "".join(given_text.split())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "CHUNK_CHARACTERS", 10)
         chunks = list(sentence_chunks(given_text, choice))
-    assert [line for chunk in chunks for line in chunk] == found
+    assert [line for chunk in chunks for line in chunk] == sentences
     assert all(sum(map(len, chunk[:-1])) < 10 for chunk in chunks)
 
 
@@ -177,8 +177,8 @@ def test_problems_are_found_with_their_line(write: Write, vocabulary: Path) -> N
     for kind, line, times, example in PROBLEMS:
         path = write("a.txt", "\n".join([*good, line, *good]))
         tokenizer = vocabulary if kind == "unknown token" else None
-        found = findings(check_text([path], LINE, tokenizer=tokenizer))[kind]
-        assert (found.where, found.count, example in found.example) == (
+        finding = findings(check_text([path], LINE, tokenizer=tokenizer))[kind]
+        assert (finding.where, finding.count, example in finding.example) == (
             f"{path}:10",
             times,
             True,
@@ -195,12 +195,13 @@ def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning
         report.counts["sentences"],
     ) == ((), 60, 540)
     assert "nothing to correct" in str(report)
-    found = findings(check_text([write("a.txt", "One.\n\nTwo.")], BLANK_LINE))[
+    finding = findings(check_text([write("a.txt", "One.\n\nTwo.")], BLANK_LINE))[
         "few documents"
     ]
-    assert (found.severity, found.count) == ("warning", 2) and found.advice.endswith(
-        "blank lines between documents"
-    )
+    assert (finding.severity, finding.count) == (
+        "warning",
+        2,
+    ) and finding.advice.endswith("blank lines between documents")
 
 
 def test_problems_between_documents_are_found(
@@ -209,8 +210,8 @@ def test_problems_between_documents_are_found(
     texts = [" ".join(story) for story in tales(20)]
     first = write("a.jsonl", rows([*texts, texts[3]]))
     second = write("b.txt", texts[5].replace(". ", ".\n\n"))
-    found = findings(check_text([first, second], FILE))["duplicate document"]
-    assert (found.count, found.where, found.example) == (
+    finding = findings(check_text([first, second], FILE))["duplicate document"]
+    assert (finding.count, finding.where, finding.example) == (
         2,
         f"{first}:21",
         f"repeats {first}:4",
@@ -219,8 +220,8 @@ def test_problems_between_documents_are_found(
     path = write(
         "c.txt", paragraphs([*story, "All rights reserved."] for story in tales(40))
     )
-    found = findings(check_text([path], LINE))["repeated line"]
-    assert (found.count, found.example, found.where) == (
+    finding = findings(check_text([path], LINE))["repeated line"]
+    assert (finding.count, finding.example, finding.where) == (
         40,
         "All rights reserved.",
         f"{path}:10",
@@ -235,11 +236,11 @@ def test_problems_between_documents_are_found(
     bad = write("e.txt", b"one\ncaf\xe9\n")
     good = write("f.txt", paragraphs(tales(1)))
     report = check_text([bad, good], LINE)
-    found = findings(report)["unreadable"]
+    finding = findings(report)["unreadable"]
     assert report.exit_code == 3 and report.counts["sentences"] >= 9, (
         "the others are read"
     )
-    assert "line 2: not UTF-8" in found.example and "iconv" in found.advice
+    assert "line 2: not UTF-8" in finding.example and "iconv" in finding.advice
 
 
 def test_problems_in_a_corpus_are_found(
@@ -248,15 +249,15 @@ def test_problems_in_a_corpus_are_found(
     texts = [" ".join(story) for story in [*tales(40), *tales(5)]]
     odd = ["Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
     report = check_corpus(build(write("a.jsonl", rows(texts + odd)), held_out=0.2).path)
-    found = findings(report)
+    by_kind = findings(report)
     assert " single sentence documents, " in str(report)
     repeated = [
         story for story in tales(5) if not building.is_held_out(" ".join(story), 0.2)
     ]
-    assert found["duplicate document"].count == len(repeated) > 0
-    assert found["single-sentence document"].example == "only one lantern."
-    assert found["long sentence"].example.startswith("word word word")
-    assert found["unknown token"].count == 1 and "held-out overlap" not in found
+    assert by_kind["duplicate document"].count == len(repeated) > 0
+    assert by_kind["single-sentence document"].example == "only one lantern."
+    assert by_kind["long sentence"].example.startswith("word word word")
+    assert by_kind["unknown token"].count == 1 and "held-out overlap" not in by_kind
 
     turns = cycle([False, True])
     monkeypatch.setattr(building, "is_held_out", lambda *_: next(turns))
@@ -280,7 +281,8 @@ def test_the_first_near_duplicate_is_kept_whole(
         [f"{name}{number}" for number in range(60)] for name in ("word", "other")
     )
     whole = "\n\n".join(
-        " ".join(each) for each in (words, [*words[:-1], "another"], other, words)
+        " ".join(words_of_document)
+        for words_of_document in (words, [*words[:-1], "another"], other, words)
     )
     summary = corpus_filter(
         str(write("documents.txt", whole)),

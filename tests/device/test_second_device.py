@@ -237,7 +237,7 @@ def test_every_head_trains_and_answers_without_a_wait(
                 pack(network.albert)
             logits = _logits(network, is_training)
             if is_training:
-                sum(each.float().sum() for each in logits).backward()
+                sum(tensor.float().sum() for tensor in logits).backward()
         assert not waits, (kind, is_training)
 
 
@@ -245,8 +245,8 @@ def _logits(network: AlbertForTask, is_training: bool) -> list[Tensor]:
     batch = _batch((19, 7, 7, 4))
     if network.head_config.kind.startswith("conditional"):
         starts = _on_device([1, 2, 2, 1]).view(4, 1) if is_training else 3
-        found = score_spans(network, batch, starts)
-        return [each for each in found if each.is_floating_point()]
+        scores = score_spans(network, batch, starts)
+        return [tensor for tensor in scores if tensor.is_floating_point()]
     return [network(batch)]
 
 
@@ -356,8 +356,8 @@ def test_a_batch_is_copied_from_pinned_memory_only_where_that_is_safe(
     )
     original: Callable[..., Tensor] = Tensor.to
 
-    def to(tensor: Tensor, *args: Any, **given: Any) -> Tensor:
-        calls.append(given.get("non_blocking", False))
+    def to(tensor: Tensor, *args: Any, **options: Any) -> Tensor:
+        calls.append(options.get("non_blocking", False))
         return original(tensor, "cpu")
 
     monkeypatch.setattr(Tensor, "to", to)
@@ -427,13 +427,13 @@ def test_only_the_policy_asks_for_the_kind_of_a_device() -> None:
     """Elsewhere `is_cuda` once meant "not a CPU", and left out every other device."""
     asks = re.compile(r"\.is_cuda|torch\.(cuda|mps)\.|device\.type\b|\.pin_memory\(")
     source = Path(litebert.__file__).parent
-    found = [
+    lines = [
         f"{path.relative_to(source)}: {line.strip()}"
         for path in sorted(source.rglob("*.py"))
         for line in path.read_text("utf-8").splitlines()
         if asks.search(line) and path.name != "device.py"
     ]
-    assert not found
+    assert not lines
 
 
 def test_fine_tuning_prepares_a_step_ahead_and_the_same_batches(

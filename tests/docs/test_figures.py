@@ -45,12 +45,12 @@ def cells(line: str) -> list[str]:
 
 def tables(text: str) -> list[list[list[str]]]:
     """Return the tables of a text: lists of rows, the headings first."""
-    found = []
+    tables = []
     for block in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
         rows = [cells(line) for line in block.splitlines()]
         # the second line is a rule
-        found.append([rows[0], *rows[2:]])
-    return found
+        tables.append([rows[0], *rows[2:]])
+    return tables
 
 
 def row(text: str, label: str) -> dict[str, str]:
@@ -209,9 +209,9 @@ def numbers_in(page: str, sentence: str) -> list[str]:
     pattern = re.escape(" ".join(sentence.split()))
     pattern = pattern.replace(r"\{\}", NUMBER).replace(r"\.\.\.", r"[\d.,]+")
     text = " ".join(read(page).split())
-    found = re.search(pattern, text)
-    assert found, f"{page} does not say {sentence!r}"
-    return list(found.groups())
+    match = re.search(pattern, text)
+    assert match, f"{page} does not say {sentence!r}"
+    return list(match.groups())
 
 
 def start_up(contender: str, column: str) -> Cell:

@@ -31,7 +31,7 @@ def _batch(lengths: tuple[int, ...] = LENGTHS) -> Batch:
     ids = torch.randint(
         1, 60, (sum(lengths),), generator=torch.Generator().manual_seed(0)
     )
-    return Batch.from_lists([each.tolist() for each in ids.split(lengths)])
+    return Batch.from_lists([sequence.tolist() for sequence in ids.split(lengths)])
 
 
 def _rows(num_tokens: int) -> tuple[Tensor, ...]:

@@ -54,7 +54,7 @@ def test_compiled_steps_give_the_same_gradients_for_any_lengths(backend: str) ->
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["apart"] < 1e-5
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["apart"] < 1e-5
     # the first step's input needs no gradient of its own; no graph for new lengths
-    assert found["graphs"] <= 3
+    assert result["graphs"] <= 3

@@ -43,8 +43,8 @@ def test_tied_tensors_may_be_stored_in_any_combination(
 ) -> None:
     tensors = load_file(weights)
     expected = {
-        name: each.clone()
-        for name, each in read_folder(weights.parent).network.state_dict().items()
+        name: tensor.clone()
+        for name, tensor in read_folder(weights.parent).network.state_dict().items()
     }
     bias = tensors.pop("predictions.bias")
     tensors |= {f"predictions.{name}": bias.clone() for name in kept}
@@ -56,7 +56,7 @@ def test_tied_tensors_may_be_stored_in_any_combination(
     again = read_folder(weights.parent)
     state = again.network.state_dict()
     assert not again.missing and all(
-        torch.equal(each, state[name]) for name, each in expected.items()
+        torch.equal(tensor, state[name]) for name, tensor in expected.items()
     )
 
 

@@ -206,8 +206,8 @@ def test_a_cross_encoder_classifies_pairs_before_and_after_every_writer(
         answers = litebert.load(tmp_path / name).classify(firsts, seconds)
         values = np.array([[*answer.values.values()] for answer in answers])
         if num_labels == 1:  # ours is the number itself, theirs its sigmoid
-            found = 1 / (1 + np.exp(-values[:, 0]))
-            np.testing.assert_allclose(found, expected, atol=1e-5)
+            probabilities = 1 / (1 + np.exp(-values[:, 0]))
+            np.testing.assert_allclose(probabilities, expected, atol=1e-5)
         else:
             np.testing.assert_allclose(values, shares, atol=1e-5)
 

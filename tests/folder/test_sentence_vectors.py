@@ -153,7 +153,8 @@ def test_unsupported_modules_and_poolings_are_refused(
         modules(Pooling="/etc"),
     ]
     cases = [
-        (each, "mean") for each in (*wrong, "{}", "[{}]", "[1]", "nonsense", "[" * 9999)
+        (content, "mean")
+        for content in (*wrong, "{}", "[{}]", "[1]", "nonsense", "[" * 9999)
     ]
     for listed, pooling in [
         *cases,

@@ -73,7 +73,7 @@ def _assert_same(network: Network, model: nn.Module) -> None:
         ids, attention_mask=mask, token_type_ids=segments, output_hidden_states=True
     )
     if isinstance(network, AlbertForTask):
-        found = network(batch)
+        output = network(batch)
         if name.endswith("QuestionAnswering"):
             expected = torch.stack([out.start_logits, out.end_logits], -1)[real]
         else:
@@ -86,21 +86,21 @@ def _assert_same(network: Network, model: nn.Module) -> None:
             torch.allclose(ours, theirs[real], atol=1e-5) for ours, theirs in states
         )
         hidden = network.albert(batch)
-        found = network.masked_lm(hidden, network.albert.embedding.word.weight)
+        output = network.masked_lm(hidden, network.albert.embedding.word.weight)
         expected = out[0][real]
         if name.endswith("PreTraining"):
             order = network.sentence_order(
                 network.albert.pool(hidden[batch.first_tokens])
             )
             torch.testing.assert_close(order, out[1], atol=1e-5, rtol=0)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=0)
 
 
 def _rewrite(folder: Path, **changes: object) -> None:
     """Change config.json; a value of None removes a name."""
     table = json.loads((folder / "config.json").read_text()) | changes
     (folder / "config.json").write_text(
-        json.dumps({name: each for name, each in table.items() if each is not None})
+        json.dumps({name: value for name, value in table.items() if value is not None})
     )
 
 
@@ -141,8 +141,8 @@ def test_labels_and_the_kind_of_problem_go_to_transformers_and_back(
     for head in (CLASSIFIER, several, score):
         write_folder(ModelFolder(AlbertForTask(CONFIG, head)), tmp_path)
         theirs = hf.AlbertForSequenceClassification.from_pretrained(tmp_path)
-        found = tuple(theirs.config.id2label.values()), theirs.config.problem_type
-        assert found == (head.labels, head.problem_type)
+        read_back = tuple(theirs.config.id2label.values()), theirs.config.problem_type
+        assert read_back == (head.labels, head.problem_type)
         theirs.save_pretrained(tmp_path / "again")
         assert read_head(tmp_path / "again") == head
 
@@ -170,14 +170,14 @@ def test_every_bert_equals_that_of_transformers(tmp_path: Path, name: str) -> No
         name == "PreTraining"
     )
     if name == "MaskedLM":
-        assert {each.split(".")[0] for each in loaded.missing} == {
+        assert {name_of_tensor.split(".")[0] for name_of_tensor in loaded.missing} == {
             "albert",
             "sentence_order",
         }
         # an ALBERT without sharing that transformers opens
         write_folder(ModelFolder(loaded.network), tmp_path / "albert")
-        found = hf.AlbertForMaskedLM.from_pretrained(tmp_path / "albert")
-        _assert_same(loaded.network, found)
+        reference = hf.AlbertForMaskedLM.from_pretrained(tmp_path / "albert")
+        _assert_same(loaded.network, reference)
         assert read_folder(tmp_path / "albert").network.config.sharing == "none"
 
 
@@ -193,11 +193,13 @@ def test_names_of_tensorflow_and_dropouts_are_read(tmp_path: Path) -> None:
     }.items():
         tensors = {name.replace(new, old): tensor for name, tensor in tensors.items()}
     save_file(tensors, tmp_path / "model.safetensors")
-    found = read_folder(tmp_path).network
+    network = read_folder(tmp_path).network
     assert (
-        found.config.hidden_dropout_prob == found.config.classifier_dropout_prob == 0.3
+        network.config.hidden_dropout_prob
+        == network.config.classifier_dropout_prob
+        == 0.3
     )
-    named = found.state_dict().items()
+    named = network.state_dict().items()
     assert all(
         torch.equal(tensor, expected[name])
         for name, tensor in named

@@ -104,8 +104,8 @@ def test_every_head_of_transformers_opens_again_after_every_command(
                 continue  # a mean of checkpoints has all heads
             output = transformed(source, tmp_path / f"{command}-{number}", command)
             again = getattr(hf, name).from_pretrained(output)
-            for found, wanted in zip(outputs(again), expected, strict=True):
-                torch.testing.assert_close(found, wanted, atol=2e-5, rtol=0)
+            for tensor, wanted in zip(outputs(again), expected, strict=True):
+                torch.testing.assert_close(tensor, wanted, atol=2e-5, rtol=0)
             if name in LABELED:
                 assert tuple(again.config.id2label.values()) == ("no", "yes", "or")
 
@@ -141,10 +141,10 @@ def test_transformers_computes_what_our_heads_do(
     theirs = getattr(hf, HEADS[kind]).from_pretrained(tmp_path)
     logits = network(Batch.from_lists([IDS]))
     if kind == "question-answering":
-        found = torch.stack(outputs(theirs), -1)[0]
+        their_logits = torch.stack(outputs(theirs), -1)[0]
     else:
-        found = outputs(theirs)[0].reshape(logits.shape)
-    torch.testing.assert_close(found, logits, atol=1e-5, rtol=0)
+        their_logits = outputs(theirs)[0].reshape(logits.shape)
+    torch.testing.assert_close(their_logits, logits, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("kind", OURS_ALONE)
@@ -181,8 +181,8 @@ def test_a_folder_with_added_tokens_opens_with_its_tokens_after_every_command(
         ours = read_folder(output).require_tokenizer()
         assert ours.encode(text, frame=True).ids == wanted
         model = hf.AlbertForMaskedLM.from_pretrained(output)
-        for found, expected in zip(outputs(model), outputs(theirs), strict=True):
-            torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+        for tensor, expected in zip(outputs(model), outputs(theirs), strict=True):
+            torch.testing.assert_close(tensor, expected, atol=1e-5, rtol=0)
 
 
 def test_fewer_vectors_than_pieces_are_refused_where_texts_are_read(

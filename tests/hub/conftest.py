@@ -146,8 +146,8 @@ class LoopbackHub:
         return JSONResponse(
             {
                 "files": [
-                    each | {"uploadMode": "regular", "shouldIgnore": False}
-                    for each in files
+                    file | {"uploadMode": "regular", "shouldIgnore": False}
+                    for file in files
                 ]
             }
         )

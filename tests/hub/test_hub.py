@@ -473,7 +473,7 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(
         "optim.beta1": (0.9, "recipe laptop"),
     }
     values, origins = (
-        {name: each[n] for name, each in settings.items()} for n in (0, 1)
+        {name: pair[n] for name, pair in settings.items()} for n in (0, 1)
     )
     recorded = {
         "litebert": "0.1.0",

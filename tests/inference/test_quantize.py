@@ -41,9 +41,9 @@ def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def eight(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("int8") / "model"
-    found = quantize(folder, path, texts=TEXTS)
-    assert found.num_examples == 37 and found.error < 0.05
-    assert found.bytes_after < 0.4 * found.bytes_before
+    quantized = quantize(folder, path, texts=TEXTS)
+    assert quantized.num_examples == 37 and quantized.error < 0.05
+    assert quantized.bytes_after < 0.4 * quantized.bytes_before
     return path
 
 

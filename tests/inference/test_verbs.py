@@ -64,10 +64,12 @@ def test_a_score_and_several_labels_are_read_as_trained(
     encoding = model.tokenizer.encode("Anna found it.", frame=True)
     with torch.no_grad():
         logits = model.network(Batch.from_lists([encoding.ids], [encoding.segments]))[0]
-    found = model.classify("Anna found it.")
-    assert list(found.values.values()) == pytest.approx(read(logits).tolist(), abs=1e-5)
-    assert head is SCORE or found.labels == tuple(
-        name for name, value in found.values.items() if value >= 0.5
+    answer = model.classify("Anna found it.")
+    assert list(answer.values.values()) == pytest.approx(
+        read(logits).tolist(), abs=1e-5
+    )
+    assert head is SCORE or answer.labels == tuple(
+        name for name, value in answer.values.items() if value >= 0.5
     )
 
 
@@ -115,12 +117,12 @@ def test_a_model_of_pairs_refuses_a_text_without_its_second(write_model: Write) 
 def test_an_empty_second_text_is_no_pair(write_model: Write) -> None:
     model = litebert.load(write_model(LABELS))
     mixed = model.classify(["Anna walked.", "A"], ["", "It was quiet."])
-    for found, alone in zip(
+    for beside, alone in zip(
         mixed,
         (model.classify("Anna walked."), model.classify("A", "It was quiet.")),
         strict=True,
     ):
-        assert found.values == pytest.approx(alone.values, abs=1e-5)
+        assert beside.values == pytest.approx(alone.values, abs=1e-5)
 
 
 def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(
@@ -129,11 +131,11 @@ def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(
     model = litebert.load(write_model(TAGS))
     for text in (" Anna walked. ", "  " + " ".join([CONTEXT] * 12)):
         tagged = model.tag(text).words
-        assert "".join(each.word for each in tagged) == text.replace(" ", "")
-        assert [text[each.start : each.end] for each in tagged] == [
-            each.word for each in tagged
+        assert "".join(word.word for word in tagged) == text.replace(" ", "")
+        assert [text[word.start : word.end] for word in tagged] == [
+            word.word for word in tagged
         ]
-    assert [each.word for each in model.tag("दिल्ली में Mu\u0308nchen, a.b").words] == [
+    assert [word.word for word in model.tag("दिल्ली में Mu\u0308nchen, a.b").words] == [
         "दिल्ली",
         "में",
         "Mu\u0308nchen",
@@ -166,9 +168,9 @@ def test_tag_gives_the_entities_of_a_text(write_model: Write) -> None:
         for entity in tagging.entities:
             assert entity.text == text[entity.start : entity.end]
         tags = [tagged.tag for tagged in tagging.words]
-        found = named_entities(tags, model.network.head_config.labels)
+        entities = named_entities(tags, model.network.head_config.labels)
         assert [entity.label for entity in tagging.entities] == [
-            kind for kind, *_ in found
+            kind for kind, *_ in entities
         ]
 
 
@@ -197,10 +199,10 @@ def test_a_conditional_head_can_answer_that_there_is_no_answer(
 def test_a_context_without_a_word_is_shown_to_have_no_answer(
     write_model: Write,
 ) -> None:
-    found = litebert.load(write_model(SPANS)).answer("Who?", "\u0301")
+    answers = litebert.load(write_model(SPANS)).answer("Who?", "\u0301")
     assert (
-        not found
-        and TABLE["answer"].line({"question": "Who?"}, found)
+        not answers
+        and TABLE["answer"].line({"question": "Who?"}, answers)
         == "(no answer in this text)"
     )
 
@@ -212,12 +214,12 @@ def test_several_documents_are_one_ranking(
     documents = ["Bert slept. Nobody knew.", CONTEXT]
     # whose best spans all have a character
     model = litebert.load(write_model(head, seed=5))
-    found = model.answer("What did Anna find?", documents, top=200)
-    assert {each.document for each in found} == {0, 1}
-    assert sum(each.probability for each in found) == pytest.approx(1, abs=1e-4)
-    spans = [each for each in found if each.text]
+    answers = model.answer("What did Anna find?", documents, top=200)
+    assert {answer.document for answer in answers} == {0, 1}
+    assert sum(answer.probability for answer in answers) == pytest.approx(1, abs=1e-4)
+    spans = [answer for answer in answers if answer.text]
     assert all(documents[s.document][s.start : s.stop].strip() == s.text for s in spans)
-    assert (found[0].no_answer is None) == (head is SPANS)
+    assert (answers[0].no_answer is None) == (head is SPANS)
 
 
 VERBS: dict[str, tuple[HeadConfig | None, Callable[[Model], object]]] = {
@@ -346,29 +348,32 @@ def test_attributions_add_up_and_name_every_word(case: str) -> None:
     (head, texts), verb = EXPLAINED[case], case.split()[0]
     model = _model(head)
     with torch.inference_mode():  # of a caller
-        found = model.explain(verb, *texts)
-    total = sum(word.attribution for word in found.words)
+        explanation = model.explain(verb, *texts)
+    total = sum(word.attribution for word in explanation.words)
     assert total == pytest.approx(
-        found.score - found.blank, abs=0.02 + abs(found.error)
+        explanation.score - explanation.blank, abs=0.02 + abs(explanation.error)
     )
-    assert abs(found.error) < 0.02
-    assert any(abs(word.attribution) > 1e-4 for word in found.words)
+    assert abs(explanation.error) < 0.02
+    assert any(abs(word.attribution) > 1e-4 for word in explanation.words)
     assert all(
-        word.word and word.end - word.start == len(word.word) for word in found.words
+        word.word and word.end - word.start == len(word.word)
+        for word in explanation.words
     )
-    assert found.verb == verb
+    assert explanation.verb == verb
 
 
 def test_the_score_is_that_of_the_verbs_answer() -> None:
     model = _model(LABELS)
-    found = model.explain("classify", PHRASES[1])
-    given = model.classify(PHRASES[1])
-    assert found.answer == given.labels[0] and found == model.explain(
+    explanation = model.explain("classify", PHRASES[1])
+    answer = model.classify(PHRASES[1])
+    assert explanation.answer == answer.labels[0] and explanation == model.explain(
         "classify", PHRASES[1], ""
     )
-    assert math.exp(found.score) == pytest.approx(given.values[found.answer], rel=1e-4)
-    other = next(label for label in given.values if label != found.answer)
-    assert model.explain("classify", PHRASES[1], answer=other).score < found.score
+    assert math.exp(explanation.score) == pytest.approx(
+        answer.values[explanation.answer], rel=1e-4
+    )
+    other = next(label for label in answer.values if label != explanation.answer)
+    assert model.explain("classify", PHRASES[1], answer=other).score < explanation.score
 
 
 def test_explaining_leaves_the_network_that_threads_share_unchanged() -> None:

@@ -94,5 +94,5 @@ def test_a_question_that_is_its_paragraph_is_found_first(
     path.write_text(
         "\n".join(json.dumps({"question": text, "context": text}) for text in TEXTS)
     )
-    found = retrieval(model, path)
-    assert found["retrieval_mrr"] == found["retrieval_recall_at_1"] == 1.0
+    measures = retrieval(model, path)
+    assert measures["retrieval_mrr"] == measures["retrieval_recall_at_1"] == 1.0

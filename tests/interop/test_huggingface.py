@@ -75,9 +75,9 @@ def test_weights_of_every_format_become_one_file_of_float32(
             import_model(source, output)
         assert not output.exists()
     import_model(source, output, legacy_pickle=True)
-    found = load_file(output / "model.safetensors")
-    assert {tensor.dtype for tensor in found.values()} == {torch.float32}
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    tensors = load_file(output / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in expected.items())
 
 
 def test_a_missing_sentence_order_head_is_reported(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def _stream(pickled: bytes) -> bytes:
     """Put any pickle where torch before 1.6 put the state dict."""
     system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
     head = (
-        pickle.dumps(each, protocol=2)
-        for each in (0x1950A86A20F9469CFC6C, 1001, system)
+        pickle.dumps(value, protocol=2)
+        for value in (0x1950A86A20F9469CFC6C, 1001, system)
     )
     return b"".join(head) + pickled + pickle.dumps([], protocol=2)
 
@@ -347,15 +347,17 @@ def test_every_head_gives_equal_outputs(
     # without a mask, and as a tuple
     alone = model(inputs["input_ids"], return_dict=False)
     litebert.optimize(model)
-    found = model(**inputs)
+    output = model(**inputs)
     again = model(inputs["input_ids"], return_dict=False)
-    assert used() and type(found) is type(expected) and found.keys() == expected.keys()
+    assert (
+        used() and type(output) is type(expected) and output.keys() == expected.keys()
+    )
     assert isinstance(again, tuple) and len(again) == len(alone)
     # of outputs with a row per token, the real tokens
     for key, value in expected.items():
         rows = mask if value.shape[:2] == mask.shape else slice(None)
         torch.testing.assert_close(
-            found[key][rows], value[rows], atol=1e-5, rtol=0, msg=key
+            output[key][rows], value[rows], atol=1e-5, rtol=0, msg=key
         )
     for ours, theirs in zip(again, alone, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
@@ -366,11 +368,11 @@ def test_outputs_in_bf16_are_near(used: Callable[[], bool]) -> None:
     model = random_model("AlbertModel")
     inputs = _inputs()
     expected = model(**inputs).pooler_output
-    found = litebert.optimize(model, precision="bf16")(**inputs).pooler_output
+    output = litebert.optimize(model, precision="bf16")(**inputs).pooler_output
     assert (
         used()
-        and found.dtype == torch.float32
-        and 1e-5 < torch.dist(found, expected) / expected.norm() < 0.01
+        and output.dtype == torch.float32
+        and 1e-5 < torch.dist(output, expected) / expected.norm() < 0.01
     )
 
 
@@ -398,10 +400,10 @@ def test_calls_that_the_engine_does_not_support_go_to_the_original(
         assert used()
         if change:
             change()
-        found = model(**others)
+        output = model(**others)
         expected = model.forward.original(**others)
-        assert not used() and found.keys() == expected.keys()
-        assert torch.equal(found.pooler_output, expected.pooler_output)
+        assert not used() and output.keys() == expected.keys()
+        assert torch.equal(output.pooler_output, expected.pooler_output)
         model.float()
 
 
@@ -459,10 +461,10 @@ def test_pipelines_and_sentence_transformers_run_on_the_engine(
     expected = pipe(texts)
     litebert.optimize(pipe)
     for ours, theirs in zip(pipe(texts), expected, strict=True):
-        assert [each["token"] for each in ours] == [each["token"] for each in theirs]
-        assert [each["score"] for each in ours] == pytest.approx(
-            [each["score"] for each in theirs], abs=1e-5
-        )
+        tokens = [answer["token"] for answer in ours]
+        assert tokens == [answer["token"] for answer in theirs]
+        scores = [answer["score"] for answer in ours]
+        assert scores == pytest.approx([answer["score"] for answer in theirs], abs=1e-5)
     assert used()
     model = SentenceTransformer(str(packaged_model()), device="cpu")
     vectors = model.encode(texts)

@@ -113,14 +113,14 @@ def test_chunks_are_those_of_the_official_loop(
     sentences = np.cumsum([0, *chain.from_iterable(documents)])
     text = Shard(np.zeros(sentences[-1], np.uint16), sentences, starts)
     plan = plan_epoch(Library([text]), config, seed=7, purpose="train", epoch=epoch)
-    found = map(tuple, plan[:, 1:].tolist())
+    planned = map(tuple, plan[:, 1:].tolist())
     pairs = zip(documents, starts.tolist(), strict=False)
     expected = (
         row
         for lengths, start in pairs
         for row in official_chunks(lengths, start, config, epoch)
     )
-    assert sorted(found) == sorted(expected)
+    assert sorted(planned) == sorted(expected)
 
 
 # sentences 14 to 16 against 16 to 19 of the numbered corpus; its token i has the id 5 +
@@ -163,7 +163,7 @@ def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard() -
     half = Shard(
         NUMBERED.tokens[:1_200], NUMBERED.sentences[:121], NUMBERED.documents[:11]
     )
-    rest = Shard(
+    remainder = Shard(
         NUMBERED.tokens[1_200:],
         NUMBERED.sentences[120:] - 1_200,
         NUMBERED.documents[10:] - 120,
@@ -172,7 +172,7 @@ def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard() -
     other_documents = set()
     for sample in range(300):
         first, second = framed(instance, sample=sample)
-        assert (first, second) == framed(instance, [half, rest], sample=sample)
+        assert (first, second) == framed(instance, [half, remainder], sample=sample)
         start = (second[0] - 5) // 10
         stop = (second[-1] - 5) // 10 + 1
         assert (first, second) == (ids_of(14, 16), ids_of(start, stop))

@@ -83,9 +83,9 @@ def test_twenty_confusions_are_shown(tmp_path: Path) -> None:
 
 def test_answers_that_are_no_labels_have_no_confusions(tmp_path: Path) -> None:
     rows = [row(1, "a", "a"), row(2, "a", "other")]
-    found = sections(tmp_path, rows, ["a", "b"])
-    assert not found["Confusion"].tables
-    assert not found["Confusion"].words
+    by_title = sections(tmp_path, rows, ["a", "b"])
+    assert not by_title["Confusion"].tables
+    assert not by_title["Confusion"].words
 
 
 def test_a_single_label_has_no_confusions(tmp_path: Path) -> None:

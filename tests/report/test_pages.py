@@ -44,12 +44,12 @@ from litebert.train.run import Session, begin
 def start_run(
     folder: Path,
     kind: type[BaseModel],
-    given: dict[str, tuple[Json, str]],
+    chosen: dict[str, tuple[Json, str]],
     **data: Json,
 ) -> RunLog:
     """Start a run of 40 steps with settings and their origins."""
     settings = dict[str, Setting]()
-    for name, (value, phrase) in given.items():
+    for name, (value, phrase) in chosen.items():
         settings[name] = Setting(value, Origin.parse(phrase))
     begin(folder, resolve(kind, settings), data={"tokenizer": "a1b2c3", **data})
     return RunLog(
@@ -152,8 +152,8 @@ def finetuned(
 
     def measures(value: float) -> dict[str, float]:
         return {
-            f"{each}{name}": value / part
-            for each in prefixes
+            f"{prefix}{name}": value / part
+            for prefix in prefixes
             for name, part in (("accuracy", 1), ("f1", 2))
         }
 
@@ -181,7 +181,7 @@ def finetuned(
         "best": best,
         "doubts": list(doubts),
     }
-    result |= {"baseline": {f"{each}accuracy": 0.75 for each in prefixes}}
+    result |= {"baseline": {f"{prefix}accuracy": 0.75 for prefix in prefixes}}
     result |= {"fresh": ["head.dense.weight", "head.dense.bias"]}
     write_json(folder / "result.json", result)
     (folder / "model").mkdir()
@@ -357,16 +357,16 @@ PRETRAINED: dict[
 
 
 @pytest.mark.parametrize(
-    ("given", "rows", "present", "absent"), PRETRAINED.values(), ids=PRETRAINED
+    ("arguments", "rows", "present", "absent"), PRETRAINED.values(), ids=PRETRAINED
 )
 def test_the_report_of_a_pretraining_shows_the_no_learning_baselines(
     tmp_path: Path,
-    given: dict[str, Any],
+    arguments: dict[str, Any],
     rows: list[dict[str, object]],
     present: list[str],
     absent: list[str],
 ) -> None:
-    run = pretrained(tmp_path, **given)
+    run = pretrained(tmp_path, **arguments)
     for row in rows:
         append_line(run / "metrics.jsonl", json.dumps(row))
     assert_text(run, present, absent)
@@ -519,12 +519,12 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("given", "present", "absent"), FINETUNED.values(), ids=FINETUNED
+    ("arguments", "present", "absent"), FINETUNED.values(), ids=FINETUNED
 )
 def test_the_report_of_a_fine_tuning_shows_baselines_and_published_figures(
-    tmp_path: Path, given: dict[str, Any], present: list[str], absent: list[str]
+    tmp_path: Path, arguments: dict[str, Any], present: list[str], absent: list[str]
 ) -> None:
-    assert_text(finetuned(tmp_path, **given), present, absent)
+    assert_text(finetuned(tmp_path, **arguments), present, absent)
 
 
 def test_a_start_from_the_vectors_stands_beside_what_training_made_of_it(
@@ -572,7 +572,7 @@ DAMAGE += [
 DAMAGE += [("result.json", text) for text in ("{}", '{"last": {"step": 4}}')]
 
 
-@pytest.mark.parametrize(("file", "damage"), DAMAGE, ids=lambda given: given[:20])
+@pytest.mark.parametrize(("file", "damage"), DAMAGE, ids=lambda file: file[:20])
 def test_a_damaged_file_is_named_and_the_old_report_stays(
     tmp_path: Path, file: str, damage: str
 ) -> None:
@@ -620,7 +620,7 @@ def elements(run: Path) -> Callable[..., list[Element]]:
     source = write_report(run).read_text("utf-8").removeprefix("<!DOCTYPE html>")
     root = ElementTree.fromstring(re.sub(r"<(meta[^>]*)>", r"<\1/>", source))
     return lambda *names: [
-        each for each in root.iter() if each.tag in names or not names
+        element for element in root.iter() if element.tag in names or not names
     ]
 
 

@@ -175,9 +175,9 @@ def test_the_best_evaluation_of_a_pretraining_is_the_most_accurate(
 ) -> None:
     accuracies = (0.1, 0.3, 0.2)
     evaluations = [{"masked_lm_accuracy": accuracy} for accuracy in accuracies]
-    (found,) = results_of(run(tmp_path, *evaluations, {"masked_lm_loss": 1.0}))
-    assert (found.best.step, found.last.step) == (20, 30)
-    assert found.num_evaluations == 3
+    (result,) = results_of(run(tmp_path, *evaluations, {"masked_lm_loss": 1.0}))
+    assert (result.best.step, result.last.step) == (20, 30)
+    assert result.num_evaluations == 3
     assert results_of(run(tmp_path, {"masked_lm_loss": 1.0})) == []
 
 

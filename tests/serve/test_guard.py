@@ -180,7 +180,7 @@ def test_requests_of_a_verb_share_passes_and_equal_single_ones(
     rows = ROWS[verb]
     model = litebert.load(folders["base" if verb == "order" else verb])
     passes = list[int]()
-    model.network.albert.register_forward_hook(lambda *given: passes.append(1))
+    model.network.albert.register_forward_hook(lambda *arguments: passes.append(1))
     together = VERBS[verb].answer(model, rows)
     shared = len(passes)
     alone = [VERBS[verb].answer(model, [row])[0] for row in rows]
@@ -190,7 +190,7 @@ def test_requests_of_a_verb_share_passes_and_equal_single_ones(
     if verb == "answer":  # a request that makes the model fail costs only itself
         jobs = [Job(verb, [row], {}, 1, None) for row in (rows[0], {})]
         assert [
-            getattr(found, "status", 200) for found in answer_together(model, jobs)
+            getattr(outcome, "status", 200) for outcome in answer_together(model, jobs)
         ] == [200, 500]
 
 
@@ -252,7 +252,7 @@ def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None
         )
         with pytest.raises(openai.NotFoundError):
             client.embeddings.create(model="nobody", input="a")
-    assert [each.index for each in packed.data] == list(
+    assert [vector.index for vector in packed.data] == list(
         range(300)
     ) and packed.version == plain.version
     assert packed.usage.prompt_tokens == packed.usage.total_tokens > 600

@@ -239,8 +239,10 @@ def test_requests_that_openapi_allows_never_make_the_server_fail(
 ) -> None:
     """Draw bodies for all ten routes from our own OpenAPI document."""
     schema = schemathesis.openapi.from_dict(server.ask("/openapi.json").json)
-    operations = [found.ok() for found in schema.get_all_operations()]
-    posts = [each for each in operations if each.method.upper() == "POST"]
+    operations = [operation.ok() for operation in schema.get_all_operations()]
+    posts = [
+        operation for operation in operations if operation.method.upper() == "POST"
+    ]
     slow = list(HealthCheck)
     assert len(posts) == 10
     for operation in posts:
@@ -298,10 +300,10 @@ def test_broken_or_endless_http_is_refused_and_the_connection_ends(
     # an idle one is closed after 30 s
     with socket.create_connection(("127.0.0.1", server.port), timeout=25) as link:
         link.sendall(sent)
-        found = link.makefile("rb").read() if status == 422 else link.recv(65_536)
-        assert found.startswith(b"HTTP/1.1 %d" % status) and (b'"LB-976"' in found) == (
-            status == 400
-        ), found
+        answer = link.makefile("rb").read() if status == 422 else link.recv(65_536)
+        assert answer.startswith(b"HTTP/1.1 %d" % status) and (
+            b'"LB-976"' in answer
+        ) == (status == 400), answer
     assert server.ask("/live", headers={"A": "a" * 16_000}).status == 200
 
 

@@ -183,9 +183,9 @@ def test_a_question_is_cancelled_by_the_next_one_and_failures_are_told(
 def test_an_open_page_follows_a_server_that_was_started_again(
     browser, server, before: dict
 ) -> None:
-    found = {"data": [server.ask("/v1/models").json["data"][0] | before]}
+    models = {"data": [server.ask("/v1/models").json["data"][0] | before]}
     page = browser.new_page(base_url=f"http://127.0.0.1:{server.port}")
-    page.route("**/v1/models", lambda route: route.fulfill(json=found), times=1)
+    page.route("**/v1/models", lambda route: route.fulfill(json=models), times=1)
     page.goto("/#score")
     assert ("Ask again." in ask(page).locator("#result").inner_text()) == (
         "ready" not in before
@@ -292,10 +292,10 @@ def test_the_copied_calls_give_what_the_page_shows(open_page) -> None:
         run = subprocess.run(
             [*command, copied], capture_output=True, text=True, check=True
         )
-        found = (
+        answer = (
             json.loads(run.stdout)["result"] if name == "Shell" else eval(run.stdout)
         )
-        assert found[0]["text"] == shown
+        assert answer[0]["text"] == shown
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject() }")
     page.get_by_label("Copy fill for Shell").click()
     page.wait_for_selector("#told >> text=press Ctrl + C")

@@ -103,7 +103,7 @@ def test_requests_that_outlast_the_stop_are_refused_and_the_exit_code_is_zero() 
         asked = [pool.submit(server.ask, "/v1/embed", heavy) for _ in range(48)]
         server.wait_until(lambda: server.metric("litebert_queue_requests") > 40)
         server.process.send_signal(signal.SIGTERM)
-        assert {each.result().status for each in asked} == {200, 503}
+        assert {future.result().status for future in asked} == {200, 503}
         assert exit_code(server.process) == 0
 
 
@@ -216,8 +216,8 @@ def test_the_command_of_the_dockerfile_answers_its_health_check_and_ends_on_sigt
     """
     text = (ROOT / "Dockerfile").read_text("utf-8")
     check, start = (
-        json.loads(found)
-        for found in re.findall(r"(?m)^(?:HEALTHCHECK|ENTRYPOINT) .*?(\[.*\])$", text)
+        json.loads(words)
+        for words in re.findall(r"(?m)^(?:HEALTHCHECK|ENTRYPOINT) .*?(\[.*\])$", text)
     )
     assert start[:2] == ["litebert", "serve"]
     with serve(*start[2:]) as server:

@@ -30,8 +30,8 @@ def tokenizer() -> Tokenizer:
 
 
 def finding(report: DataReport, kind: str) -> Finding:
-    (found,) = [found for found in report.findings if found.kind.startswith(kind)]
-    return found
+    (match,) = [match for match in report.findings if match.kind.startswith(kind)]
+    return match
 
 
 BAD = f"{HEAD}{GOOD}one,two,three\nno label,\nshort\n{GOOD.replace('row', 'line')}"
@@ -106,13 +106,13 @@ def test_findings_have_kind_count_place_and_example(name: str, write: Write) -> 
     path = write(file, content)
     report = check_files(path)
     assert len(report.findings) == len(wanted)
-    for found, line in zip(report.findings, wanted, strict=True):
+    for actual, line in zip(report.findings, wanted, strict=True):
         kind, count, places, example = line.split(" | ", 3)
-        assert (found.kind.startswith(kind), found.count) == (True, int(count))
-        assert not places or found.where == "; ".join(
+        assert (actual.kind.startswith(kind), actual.count) == (True, int(count))
+        assert not places or actual.where == "; ".join(
             f"{path}, {place}" for place in places.split("; ")
         )
-        assert example.format(path=path) in found.example
+        assert example.format(path=path) in actual.example
     assert report.exit_code == 3 * any(line.startswith("unusable") for line in wanted)
     if not wanted:
         assert (report.splits[0].num_rows, report.splits[0].labels) == (
@@ -142,8 +142,8 @@ def test_other_files_are_compared_with_the_training_file(write: Write) -> None:
         ("a.csv", "text\nso odd\nso even\n"),
         ("b.csv", f"{HEAD}odd,\neven,\n"),
     ):
-        (found,) = check_files(train, [write(name, content)]).findings
-        assert (found.kind.split(" (")[0], found.count, found.severity) == (
+        (actual,) = check_files(train, [write(name, content)]).findings
+        assert (actual.kind.split(" (")[0], actual.count, actual.severity) == (
             "no labels",
             2,
             "note",
@@ -236,15 +236,15 @@ def test_repeated_and_contradictory_rows_are_counted_as_by_brute_force(
         + "a first row,a\na last row,b\n"
         + "".join(f"{text},{label}\n" for text, label in rows)
     )
-    found = {
-        each.kind.split(" (")[0]: each.count
-        for each in check_files(path, columns=["label=label"]).findings
+    counts = {
+        entry.kind.split(" (")[0]: entry.count
+        for entry in check_files(path, columns=["label=label"]).findings
     }
-    assert found.get("repeated row", 0) == len(rows) - len(set(rows))
+    assert counts.get("repeated row", 0) == len(rows) - len(set(rows))
     expected = sum(
         len({other for again, other in rows if again == text}) > 1 for text, _ in rows
     )
-    assert found.get("contradictory labels", 0) == expected
+    assert counts.get("contradictory labels", 0) == expected
 
 
 def test_texts_that_belong_together_need_no_labels(tmp_path: Path) -> None:

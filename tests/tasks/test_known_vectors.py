@@ -224,7 +224,7 @@ def test_every_text_is_read_once_in_an_epoch_with_its_vector(
         != loader.batch_between(0, 6).ids.tolist()
     )
     held_out = [*loader.held_out()]
-    assert sum(len(each.offsets) - 1 for each in held_out) == 12
+    assert sum(len(batch.offsets) - 1 for batch in held_out) == 12
 
 
 def test_one_file_with_a_text_a_line_holds_the_same_as_shards(

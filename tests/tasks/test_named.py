@@ -88,11 +88,11 @@ def test_every_official_file_reads_as_the_official_columns_say(
 ) -> None:
     folder, *_, sizes = FILES[task]
     read = DATASETS[task].read(real_data / "glue", split)
-    found = [
+    rows = [
         (*([e.first] if e.second is None else [e.first, e.second]), e.label)
         for e in read
     ]
-    assert found == list(
+    assert rows == list(
         by_position(real_data / "glue" / folder / f"{split}.tsv.gz", task, split)
     )
     assert [example.id for example in read] == [str(n) for n in range(sizes[split])]
@@ -451,9 +451,9 @@ RECIPES = {
 
 
 def recipe(name: str) -> FinetuneConfig:
-    given = {"model.start": Setting("model"), "data.folder": Setting("data")}
+    settings = {"model.start": Setting("model"), "data.folder": Setting("data")}
     with as_file(FOLDER / f"{name}.toml") as path:
-        return resolve(FinetuneConfig, settings_from_toml(path), given).config
+        return resolve(FinetuneConfig, settings_from_toml(path), settings).config
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -464,13 +464,13 @@ def test_a_recipe_has_the_published_values(name: str) -> None:
     optim = config.optim
     train = config.train
     *values, size, epochs = RECIPES[name]
-    found: list[Any] = [
+    actual: list[Any] = [
         optim.learning_rate,
         train.batch_size,
         model.hidden_dropout_prob,
         train.steps,
     ]
-    assert [*found, optim.warmup_steps, task.max_length, train.eval_every] == values
+    assert [*actual, optim.warmup_steps, task.max_length, train.eval_every] == values
     assert task.name == name.removesuffix("-v2")
     assert model.attention_probs_dropout_prob == model.hidden_dropout_prob
     assert model.classifier_dropout_prob == 0.1
@@ -489,7 +489,7 @@ def test_every_task_that_can_be_trained_has_a_recipe_that_names_its_source() -> 
     names = {entry.name.removesuffix(".toml") for entry in FOLDER.iterdir()}
     assert {*glue.DATASETS, *questions.RACE, *questions.SQUAD} - names == {"ax"}
     # by which the official code chooses
-    measures = {task: each.key_measure for task, each in glue.DATASETS.items()}
+    measures = {task: dataset.key_measure for task, dataset in glue.DATASETS.items()}
     assert measures == dict.fromkeys(measures, "accuracy") | {
         "cola": "matthews",
         "stsb": "pearson",

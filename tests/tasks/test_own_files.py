@@ -165,11 +165,11 @@ HEADERS = [
 ]
 
 
-@pytest.mark.parametrize(("first", "rest", "is_header"), HEADERS)
+@pytest.mark.parametrize(("first", "others", "is_header"), HEADERS)
 def test_a_header_is_distinguished_from_a_row(
-    first: list[str], rest: list[list[str]], is_header: bool
+    first: list[str], others: list[list[str]], is_header: bool
 ) -> None:
-    assert guess_header([first, *rest]) is is_header
+    assert guess_header([first, *others]) is is_header
 
 
 def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None:
@@ -243,7 +243,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(
     ("name", "content", "code"),
-    [pytest.param(*each, id=str(each[1][:9])) for each in UNREADABLE],
+    [pytest.param(*case, id=str(case[1][:9])) for case in UNREADABLE],
 )
 def test_file_that_cannot_be_read_is_refused(
     name: str, content: str, code: str, write: Write
@@ -373,8 +373,8 @@ def guessed(columns: str, *words: str) -> str:
     rows = [{name: KINDS[kind][n] for name, kind in kinds.items()} for n in range(4)]
     chosen = chosen_columns(words, list(kinds))
     readings = list(dict.fromkeys(problems().values()))
-    reading, found = guess_columns(list(kinds), rows, chosen, readings, TextRows)
-    return " ".join([f"{reading.what}:", *found.words()])
+    reading, assigned = guess_columns(list(kinds), rows, chosen, readings, TextRows)
+    return " ".join([f"{reading.what}:", *assigned.words()])
 
 
 # The columns and what is guessed for them; the roles after a bar are given, not guessed
@@ -502,8 +502,11 @@ def reviews(number: int = 40) -> str:
 
 
 def questions(*, is_impossible: bool) -> str:
-    found = {"question": "What?", "answers": [{"text": "red ball", "answer_start": 12}]}
-    pair = [found, found | {"answers": []} if is_impossible else found]
+    question = {
+        "question": "What?",
+        "answers": [{"text": "red ball", "answer_start": 12}],
+    }
+    pair = [question, question | {"answers": []} if is_impossible else question]
     paragraphs = [{"context": f"{STORY} {n}", "qas": pair} for n in range(10)]
     return json.dumps(
         {"version": "2", "data": [{"title": "T", "paragraphs": paragraphs}]}
@@ -726,7 +729,7 @@ def test_answers_are_read_however_they_are_laid_out(
 ) -> None:
     row = jsonl([{"question": "What?", "context": STORY, **answers}])
     (example,) = read_examples(write, "q.jsonl", row, problem="question-answering")
-    assert [(each.text, each.start) for each in example.answers] == [("red ball", 12)]
+    assert [(gold.text, gold.start) for gold in example.answers] == [("red ball", 12)]
 
 
 TAGS = jsonl(
@@ -919,7 +922,7 @@ def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_sha
         table_dataset(paths[0]).read(paths[0], split) for split in ("train", "dev")
     )
     assert {example.first for example in dev} == {
-        each.first for each in table_dataset(paths[1]).read(paths[1], "dev")
+        example.first for example in table_dataset(paths[1]).read(paths[1], "dev")
     }
     assert {example.first for example in dev}.isdisjoint(
         example.first for example in train

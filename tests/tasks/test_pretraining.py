@@ -95,12 +95,12 @@ def test_loss_and_gradients_equal_those_of_transformers(
     their_orders = torch.tensor(
         [-100 if order == NO_LABEL else order for order in orders]
     )
-    given = {
+    inputs = {
         "attention_mask": mask,
         "token_type_ids": segments,
         "sentence_order_label": their_orders,
     }
-    expected = theirs(ids, **given, labels=labels).loss
+    expected = theirs(ids, **inputs, labels=labels).loss
     expected.backward()
     assert loss.total.item() == pytest.approx(expected.item(), abs=1e-4)
     gradients = {name: p.grad for name, p in theirs.named_parameters()}
@@ -141,8 +141,8 @@ def test_evaluation_reports_the_share_of_the_commonest_token(task: Pretraining) 
     # masked, as in a text of words that are longer than the share to mask
     nothing = np.empty(0, np.int64)
     task.held_out = [
-        replace(each, masked_positions=nothing, masked_ids=nothing)
-        for each in task.held_out
+        replace(batch, masked_positions=nothing, masked_ids=nothing)
+        for batch in task.held_out
     ]
     assert task.evaluate()["masked_lm_baseline"] == 0
     assert task.network.training
@@ -306,7 +306,8 @@ def test_tokens_of_two_vocabularies_cover_the_same_characters() -> None:
         teacher.encoder.states(Batch.from_lists([theirs.encode(text, frame=True).ids]))
     )[1]
     spans, their_spans = (
-        [(0, 0), *each.encode(text).offsets, (0, 0)] for each in (ours, theirs)
+        [(0, 0), *tokenizer.encode(text).offsets, (0, 0)]
+        for tokenizer in (ours, theirs)
     )
     first, stop = align([spans], [their_spans])
     for (begin, end), low, high in zip(spans, first, stop, strict=True):
@@ -415,8 +416,8 @@ def test_the_most_active_neurons_are_kept_and_those_that_never_change_go_into_th
 
 
 def _resolved(teacher: Path, settings: dict[str, Any]) -> Resolved[PretrainConfig]:
-    given = {"data.corpus": "corpus", "distil.teacher": str(teacher)} | settings
-    return resolve(PretrainConfig, recipe_settings("pretrain", "distil"), flags(given))
+    values = {"data.corpus": "corpus", "distil.teacher": str(teacher)} | settings
+    return resolve(PretrainConfig, recipe_settings("pretrain", "distil"), flags(values))
 
 
 @pytest.mark.parametrize(
@@ -464,14 +465,14 @@ def test_the_plan_counts_the_plain_texts_of_distillation_too(
 
 
 def _distil(teacher: Path, runs: Path, **settings: object) -> RunFolder:
-    given = {
+    arguments = {
         "vocab_size": 40,
         "held_out": 0.2,
         "settings": SETTINGS | settings,
         "quiet": True,
     }
     return litebert.distil(
-        teacher, teacher / "text.txt", runs=runs, name="student", **given
+        teacher, teacher / "text.txt", runs=runs, name="student", **arguments
     )
 
 

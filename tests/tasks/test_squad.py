@@ -68,8 +68,8 @@ def write_squad(path: Path, examples: Sequence[SpanExample], **changes: Json) ->
     articles: list[Json] = []
     for one in examples:
         answers: Json = [
-            {"text": each.text, "answer_start": each.start}
-            for each in one.answers or ()
+            {"text": answer.text, "answer_start": answer.start}
+            for answer in one.answers or ()
         ]
         fields = {
             "id": one.id,
@@ -176,8 +176,8 @@ def test_windows_without_the_answer_are_kept_and_only_training_has_targets(
     tokenizer: Tokenizer,
 ) -> None:
     learnt, asked = (
-        _windows(VOYAGES[0], tokenizer, length=32, training=each)
-        for each in (True, False)
+        _windows(VOYAGES[0], tokenizer, length=32, training=is_training)
+        for is_training in (True, False)
     )
     targets = [
         tuple(window.target.tolist()) for window in learnt if window.target is not None
@@ -217,10 +217,10 @@ def test_targets_of_real_answers_decode_unless_they_end_inside_a_piece(
         if window.target is None or window.target[2]:
             continue
         example = examples[window.example]
-        (answer,), found = example.answers or (), _found(example, window)
+        (answer,), place = example.answers or (), _found(example, window)
         seen.add(example.id)
-        assert answer.text in found
-        if normalize_answer(found) != normalize_answer(answer.text):
+        assert answer.text in place
+        if normalize_answer(place) != normalize_answer(answer.text):
             num_cut += 1  # it starts or ends inside a piece
             starts, stops = zip(*official.encode(example.context).offsets, strict=True)
             assert (
@@ -323,8 +323,8 @@ def test_a_question_on_an_empty_context_is_answered_as_officially() -> None:
         (SpanAnswering(), "empty", None),
         (spans.ConditionalSpanAnswering(), "", 1e6),
     ):
-        (found,) = family.answers(blank, [], [])
-        assert (found.text, found.null_score) == (text, null_score)
+        (answer,) = family.answers(blank, [], [])
+        assert (answer.text, answer.null_score) == (text, null_score)
         assert (family.merge([]).text, family.merge([]).null_score) == (
             text,
             null_score,
@@ -447,7 +447,8 @@ def test_the_official_threshold_has_its_quirks_and_a_given_one_is_used(
     rows, official, texts, f1, right = THRESHOLDS[name]
     examples, answers = _questions(rows)
     assert (
-        ",".join(each.text for each in spans.tune_threshold(examples, answers)) == texts
+        ",".join(answer.text for answer in spans.tune_threshold(examples, answers))
+        == texts
     )
     measured = spans.ConditionalSpanAnswering().measures(examples, answers)
     assert (measured["f1"], measured["threshold"]) == (pytest.approx(f1), official)
@@ -456,18 +457,20 @@ def test_the_official_threshold_has_its_quirks_and_a_given_one_is_used(
     measured = family.measures(examples, answers)
     assert (measured["f1"], measured["threshold"]) == (100.0, right)
     silent = ["" if bad else "Ada" for bad, _ in rows]
-    fixed = spans.tune_threshold(examples, [family.merge([each]) for each in answers])
-    assert [each.text for each in fixed] == silent
+    fixed = spans.tune_threshold(
+        examples, [family.merge([answer]) for answer in answers]
+    )
+    assert [answer.text for answer in fixed] == silent
 
 
 def test_without_labels_even_odds_decide() -> None:
     unlabelled = [SpanExample("q", "Who?", "Ada left.")]
     for null_score, text in ((-0.5, "Ada"), (0.5, "")):
         _, answers = _questions([(False, null_score)])
-        (given,) = spans.tune_threshold(
+        (tuned,) = spans.tune_threshold(
             unlabelled, [spans.ConditionalSpanAnswering().averaged(answers)]
         )
-        assert given.text == text
+        assert tuned.text == text
 
 
 # Files
@@ -623,14 +626,14 @@ def test_predictions_that_do_not_fit_are_refused(
     tmp_path: Path, code: str, predictions: Json, nulls: Json
 ) -> None:
     write_squad(tmp_path / "dev.json", VOYAGES[:4])
-    found = tmp_path / "found.json"
+    path = tmp_path / "predictions.json"
     null_odds = tmp_path / "nulls.json"
-    write_json(found, predictions)
+    write_json(path, predictions)
     write_json(null_odds, nulls)
     with pytest.raises(LitebertError, match=code):
         score_predictions(
-            tmp_path / "dev.json", found, null_odds=null_odds if nulls else None
+            tmp_path / "dev.json", path, null_odds=null_odds if nulls else None
         )
     write_squad(tmp_path / "old.json", VOYAGES[:1], is_impossible=None)
     with pytest.raises(LitebertError, match=r"LB-810.*SQuAD 1[.]1"):
-        score_predictions(tmp_path / "old.json", found, null_odds=null_odds)
+        score_predictions(tmp_path / "old.json", path, null_odds=null_odds)

@@ -139,8 +139,8 @@ def test_predictions_are_those_of_transformers_own_rule(
         expected, best, null = rule_of_transformers(
             network, model.tokenizer, (question, context)
         )
-        (found,) = model.answer(question, context)
-        assert found.text == expected, (question, best, null)
+        (answer,) = model.answer(question, context)
+        assert answer.text == expected, (question, best, null)
         num_compared += 1
         num_empty += expected == ""
         if num_compared == NUM_QUESTIONS:
@@ -157,15 +157,15 @@ def test_both_scores_are_returned_and_the_folder_says_what_it_does_not_know(
 ) -> None:
     model = litebert.load(folder)
     assert sum("always_answers" in note for note in model.notes) == 1
-    found = model.answer("Who?", CONTEXT, top=500)
-    assert sum(span.text == "" for span in found) == 1
-    assert {span.no_answer for span in found} == {found[0].no_answer}
-    assert sum(span.probability for span in found) == pytest.approx(1, abs=1e-6)
+    answers = model.answer("Who?", CONTEXT, top=500)
+    assert sum(span.text == "" for span in answers) == 1
+    assert {span.no_answer for span in answers} == {answers[0].no_answer}
+    assert sum(span.probability for span in answers) == pytest.approx(1, abs=1e-6)
 
     # a copy knows as much: it was not trained by litebert
     write_folder(read_folder(folder), tmp_path / "copy")
     copied = litebert.load(tmp_path / "copy")
-    assert copied.answer("Who?", CONTEXT, top=500) == found
+    assert copied.answer("Who?", CONTEXT, top=500) == answers
 
     # whoever knows says so
     config = folder / "config.json"
@@ -197,12 +197,12 @@ def assert_answer(model: Model, score: float, text: str | None) -> None:
         return logits
 
     hook = model.network.head.register_forward_hook(replace_logits)
-    (found,) = model.answer("Who?", CONTEXT)
+    (answer,) = model.answer("Who?", CONTEXT)
     hook.remove()
-    assert (found.text == "") == (text == "")
-    assert found.no_answer == pytest.approx(1.0 if text == "" else 0.0)
+    assert (answer.text == "") == (text == "")
+    assert answer.no_answer == pytest.approx(1.0 if text == "" else 0.0)
 
 
 def test_a_context_without_a_word_has_no_answer(folder: Path) -> None:
-    (found,) = litebert.load(folder).answer("Who?", "\u0301")
-    assert (found.text, found.no_answer) == ("", 1.0)
+    (answer,) = litebert.load(folder).answer("Who?", "\u0301")
+    assert (answer.text, answer.no_answer) == ("", 1.0)

@@ -71,9 +71,9 @@ def encoder(groups=1, inner=1, size=EMBED):
     if size != HIDDEN:
         shapes |= dense("bert/encoder/embedding_hidden_mapping_in", size, HIDDEN)
     for group in range(groups):
-        for each in range(inner):
+        for layer in range(inner):
             shapes |= block(
-                f"bert/encoder/transformer/group_{group}/inner_group_{each}"
+                f"bert/encoder/transformer/group_{group}/inner_group_{layer}"
             )
     return shapes | dense("bert/pooler/dense", HIDDEN, HIDDEN)
 

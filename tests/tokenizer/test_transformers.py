@@ -159,15 +159,15 @@ def test_special_ids_odd_texts_pairs_and_ends_agree(
     long = "the old miller " * 400
     ids = own.encode(long, frame=True).ids
     assert theirs(long, truncation=True)["input_ids"] == [*ids[:511], own.sep_id]
-    for each in (theirs, AlbertTokenizer.from_pretrained(saved)):
+    for reference in (theirs, AlbertTokenizer.from_pretrained(saved)):
         for pair in (
             ("In 1905, Jürgen", "weighed 12,000"),
             ("", "(letters)"),
             ("[MASK] boats", "x"),
         ):
             encoding = own.encode(*pair, special_tokens=True)
-            found = each(*pair)
-            assert (found["input_ids"], found["token_type_ids"]) == (
+            inputs = reference(*pair)
+            assert (inputs["input_ids"], inputs["token_type_ids"]) == (
                 encoding.ids,
                 encoding.segments,
             )
@@ -220,16 +220,16 @@ def rebuilt(folder: Path) -> tuple[tuple[Piece, ...], bytes]:
 def test_every_tokenizer_json_gives_the_same_bytes(
     own: Tokenizer, own_made: dict[str, Path], tmp_path: Path
 ) -> None:
-    found = {
+    models = {
         name: read_tokenizer_json(path / "tokenizer.json")
         for name, path in own_made.items()
     }
     # all but the path, and the tokens that version 5 lists beside the vocabulary
-    read = {name: (each.data, each.settings) for name, each in found.items()}
+    read = {name: (model.data, model.settings) for name, model in models.items()}
     assert {name for name in read if read[name] != read["ours"]} == set()
-    assert found["ours"].settings == Normalizer()
+    assert models["ours"].settings == Normalizer()
     Tokenizer.load(own_made["v5 of bare"]).save(tmp_path)
-    assert (tmp_path / "spiece.model").read_bytes() == found["ours"].data
+    assert (tmp_path / "spiece.model").read_bytes() == models["ours"].data
     assert (tmp_path / "tokenizer.json").read_bytes() == (
         own_made["ours"] / "tokenizer.json"
     ).read_bytes()

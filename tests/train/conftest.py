@@ -53,8 +53,8 @@ def each_step(monkeypatch: pytest.MonkeyPatch) -> EachStep:
     return do
 
 
-def at(number: int, action: Callable[..., object], *given: object) -> Act:
-    return lambda step: action(*given) if step == number else None
+def at(number: int, action: Callable[..., object], *arguments: object) -> Act:
+    return lambda step: action(*arguments) if step == number else None
 
 
 def checkpoints_of(run: Path) -> list[Path]:

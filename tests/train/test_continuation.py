@@ -24,23 +24,23 @@ def test_the_next_command_trains_a_fine_tuned_model_further(
     monkeypatch.chdir(tmp_path)
     rows = [f"row number ${n};{'ab'[n % 2]}" for n in range(24)]
     Path("a.csv").write_text("words;mark\n" + "\n".join(rows), "utf-8")
-    given: dict[str, Any] = {"model": small_model, "columns": {"text": "words"}}
+    arguments: dict[str, Any] = {"model": small_model, "columns": {"text": "words"}}
     settings = {"train.steps": 2, "train.batch_size": 4}
-    run = litebert.finetune("a.csv", settings=settings, quiet=True, **given)
+    run = litebert.finetune("a.csv", settings=settings, quiet=True, **arguments)
     # the command that shows the model has a text of the file
     example = run.notes[-1].removeprefix("next    ")
     assert "classify 'row number " in example
     assert cli.run(shlex.split(example)[1:]) == 0
     longer = settings | {"train.steps": 3}
     with pytest.raises(LitebertError, match="LB-505") as caught:
-        litebert.finetune("a.csv", settings=longer, quiet=True, **given)
+        litebert.finetune("a.csv", settings=longer, quiet=True, **arguments)
     assert run_next(caught.value) == 0
     assert litebert.Run("runs/a-more").is_finished
     # other settings are no other length
     wanted = r"LB-505(.|\n)*repeat the first(.|\n)*such as a-2"
     with pytest.raises(LitebertError, match=wanted) as caught:
         other = longer | {"train.seed": 7}
-        litebert.finetune("a.csv", settings=other, quiet=True, **given)
+        litebert.finetune("a.csv", settings=other, quiet=True, **arguments)
 
 
 def test_a_table_that_was_corrected_since_is_named_with_another_name_for_the_run(

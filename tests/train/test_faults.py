@@ -333,8 +333,8 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Poison:
     def change(factor: Callable[[int], float], added: float = 0.0) -> None:
         steps = itertools.count(1)
 
-        def poisoned(self: Pretraining, *given: object) -> Loss:
-            loss = original(self, *given)
+        def poisoned(self: Pretraining, *arguments: object) -> Loss:
+            loss = original(self, *arguments)
             return (
                 Loss(loss.total * factor(next(steps)) + added, loss.sums)
                 if self.network.training
@@ -418,10 +418,10 @@ def test_control_checkpoints_of_skipped_steps_evict_the_good_ones(
     count = loop.count
     skipped = 0
 
-    def careless(progress: RunProgress, *given: object) -> None:
+    def careless(progress: RunProgress, *arguments: object) -> None:
         nonlocal skipped
         progress.skipped_in_a_row = skipped
-        count(progress, *given)
+        count(progress, *arguments)
         skipped = progress.skipped_in_a_row
         progress.skipped_in_a_row = 0
 

@@ -91,9 +91,9 @@ def words(films: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def configure(words: list[str]) -> Configure:
-    given = ["task.name=table", *words, *PACE.split()]
+    defaults = ["task.name=table", *words, *PACE.split()]
     return lambda *changes: resolve(
-        FinetuneConfig, settings_from_words([*given, *changes])
+        FinetuneConfig, settings_from_words([*defaults, *changes])
     )
 
 
@@ -110,8 +110,10 @@ def test_a_task_is_learnt_and_last_and_best_are_reported_as_they_are_on_disk(
 ) -> None:
     model = Model.load(learnt / "model")
     assert model.verbs == ("classify", "embed")
-    found = model.classify(["Emma loved the film, said Bert.", "Bert cursed the film."])
-    assert [each.labels for each in found] == [("good",), ("bad",)]
+    predictions = model.classify(
+        ["Emma loved the film, said Bert.", "Bert cursed the film."]
+    )
+    assert [prediction.labels for prediction in predictions] == [("good",), ("bad",)]
     answers = (learnt / "answers" / "dev.jsonl").read_text().splitlines()
     assert (len(answers), json.loads(answers[0])["expected"] in ("good", "bad")) == (
         24,
@@ -160,19 +162,19 @@ def test_an_ensemble_answers_with_the_mean_even_without_the_training_file(
             recorded | {"settings": recorded["settings"] | {"train.patience": 3}}
         )
     )
-    given = []
+    averages = []
     for _ in range(2):
         members = [Finetuned.open(run) for run in runs]
         examples = members[0].dataset.read(tmp_path / "new.csv", "test")
-        given.append(ensemble_answers(members, examples))
+        averages.append(ensemble_answers(members, examples))
         alone = [ensemble_answers([member], examples) for member in members]
-        for first, second, mean in zip(*alone, given[-1], strict=True):
+        for first, second, mean in zip(*alone, averages[-1], strict=True):
             assert mean.values == pytest.approx(
                 [(a + b) / 2 for a, b in zip(first.values, second.values, strict=True)]
             )
         table.unlink(missing_ok=True)
-    assert given[0] == given[1]
-    (file,) = members[0].dataset.submission("test", examples, given[0]).values()
+    assert averages[0] == averages[1]
+    (file,) = members[0].dataset.submission("test", examples, averages[0]).values()
     assert len(file.splitlines()) == 3
 
 

@@ -54,10 +54,10 @@ BUSY = {FEW: 4.0, MANY: 9.0}
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    found = Machine(tmp_path, (FEW, MANY))
-    found.pace.threads = MANY
-    found.set_threads(MANY)
-    return found
+    machine = Machine(tmp_path, (FEW, MANY))
+    machine.pace.threads = MANY
+    machine.set_threads(MANY)
+    return machine
 
 
 def test_a_run_changes_its_threads_when_its_pace_collapses_and_says_so_once(

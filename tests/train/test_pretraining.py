@@ -86,8 +86,8 @@ def test_bf16_trains_and_idle_heads_stay_out(
             run,
             is_quiet=True,
         )
-        found = [row["masked_lm_loss"] for row in _evaluations(run)]
-        assert found[-1] < found[0]
+        losses = [row["masked_lm_loss"] for row in _evaluations(run)]
+        assert losses[-1] < losses[0]
         for model in (run / "model", run / "best", checkpoints_of(run)[-1]):
             assert litebert.load(model).verbs == ("fill", "score", "embed")
 
@@ -299,8 +299,10 @@ def test_training_starts_from_given_weights_and_on_request_from_the_optimizer_st
         tmp_path / "best",
         is_quiet=True,
     )
-    found, *_ = (row["masked_lm_accuracy"] for row in _evaluations(tmp_path / "best"))
-    assert found == pytest.approx(
+    accuracy, *_ = (
+        row["masked_lm_accuracy"] for row in _evaluations(tmp_path / "best")
+    )
+    assert accuracy == pytest.approx(
         max(row["masked_lm_accuracy"] for row in _evaluations(trained))
     )
 

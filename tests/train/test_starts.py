@@ -268,9 +268,9 @@ def test_a_pair_is_read_as_its_head_was_trained_wherever_it_is_answered(
         line.split(",") for line in (start / "unlike-new.csv").read_text().splitlines()
     ]
     firsts, seconds, labels = zip(*lines[1:], strict=True)
-    found = model.classify(firsts, seconds)
+    predictions = model.classify(firsts, seconds)
     is_right = [
-        one.labels[0] == label for one, label in zip(found, labels, strict=True)
+        one.labels[0] == label for one, label in zip(predictions, labels, strict=True)
     ]
     assert np.mean(is_right) == pytest.approx(accuracy)
     explained = model.explain("classify", firsts[0], seconds[0])
@@ -278,7 +278,7 @@ def test_a_pair_is_read_as_its_head_was_trained_wherever_it_is_answered(
     assert abs(explained.error) < 0.05
     write_folder(read_folder(run / "model"), tmp_path / "again")
     again = litebert.load(tmp_path / "again").classify(firsts, seconds)
-    assert again == found
+    assert again == predictions
 
 
 def test_the_better_start_decides_how_labelled_pairs_are_read(

@@ -46,7 +46,7 @@ def _work() -> PretrainingWork:
     ids = torch.arange(sum(LENGTHS)) % 50
     masked = torch.tensor([1, 8, 12, 20])
     return PretrainingWork(
-        batch=Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)]),
+        batch=Batch.from_lists([sequence.tolist() for sequence in ids.split(LENGTHS)]),
         masked_positions=masked,
         masked_ids=ids[masked],
         sentence_labels=torch.tensor([0, 1, 0]),
@@ -64,8 +64,8 @@ def _step(
     network.albert.embedding.word.weight.data *= 3
     rule = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
     task = Pretraining(network, held_out=(), train=TrainConfig())
-    given = {"step": 0, "learning_rate": 0.01, "clip_norm": 1.0, "seed": 1}
-    result = training_step(task, [_work()], rule, **given, loss_scale=loss_scale)
+    options = {"step": 0, "learning_rate": 0.01, "clip_norm": 1.0, "seed": 1}
+    result = training_step(task, [_work()], rule, **options, loss_scale=loss_scale)
     return result, network.state_dict()
 
 
@@ -115,8 +115,8 @@ class _NoFloat64(TorchDispatchMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        for each in tree_leaves(result):
-            assert not isinstance(each, Tensor) or each.dtype != torch.float64, function
+        for leaf in tree_leaves(result):
+            assert not isinstance(leaf, Tensor) or leaf.dtype != torch.float64, function
         return result
 
 

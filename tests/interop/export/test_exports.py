@@ -146,12 +146,15 @@ def _assert_equal(outputs: Arrays, network: Network, inputs: Arrays) -> None:
     batch = Batch.from_padded(ids, mask, segments)
     if isinstance(network, AlbertForPretraining):
         both = network(batch, torch.arange(len(batch.ids)))
-        found = {"prediction_logits": both.masked_lm, "sop_logits": both.sentence_order}
+        computed = {
+            "prediction_logits": both.masked_lm,
+            "sop_logits": both.sentence_order,
+        }
     elif "start_top_index" in outputs:
         starts = torch.from_numpy(outputs["start_top_index"])
         hidden = batch.to_padded(network.albert(batch), width=mask.shape[1])
         spans = network.head(hidden, allowed_positions(mask, segments), starts)
-        found = {
+        computed = {
             "start_logits": spans.start,
             "end_logits": spans.end,
             "no_answer_logits": spans.no_answer,
@@ -159,12 +162,12 @@ def _assert_equal(outputs: Arrays, network: Network, inputs: Arrays) -> None:
     else:
         logits = network(batch)
         names = network.head_config.record.logits
-        found = (
+        computed = (
             {"logits": logits}
             if len(names) == 1
             else dict(zip(names, logits.unbind(-1), strict=True))
         )
-    for name, values in found.items():
+    for name, values in computed.items():
         values = values.numpy()
         ours = outputs[name]
         # of tokens; spans are never on padding
@@ -195,9 +198,9 @@ def test_every_plan_and_head_gives_the_outputs_of_the_ragged_network(
     inputs = _inputs(kind, 2, 14)
     rectangle = pad_network(network)
     assert rectangle.output_names == OUTPUTS[kind]
-    found = rectangle(*map(torch.from_numpy, inputs.values()))
+    computed = rectangle(*map(torch.from_numpy, inputs.values()))
     _assert_equal(
-        {n: x.numpy() for n, x in zip(OUTPUTS[kind], found, strict=True)},
+        {n: x.numpy() for n, x in zip(OUTPUTS[kind], computed, strict=True)},
         network,
         inputs,
     )

@@ -79,12 +79,12 @@ def test_the_page_gives_our_ids_for_ten_thousand_texts(
     shutil.copy(web.PAGE / "tokenizer.js", tmp_path)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "compare.js").write_text(COMPARE)
-    given = json.dumps([web.vocabulary_table(folder, tokenizer), texts])
+    argument = json.dumps([web.vocabulary_table(folder, tokenizer), texts])
     command = [str(NODE), "compare.js"]
     done = subprocess.run(
         command,
         cwd=tmp_path,
-        input=given,
+        input=argument,
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -188,8 +188,10 @@ def page(exported: ExportReport) -> Iterator:
         yield opened
 
 
-def _ask(page, verb: str, given: object):
-    return page.evaluate("([verb, given]) => litebert.ask(verb, given)", [verb, given])
+def _ask(page, verb: str, request: object):
+    return page.evaluate(
+        "([verb, given]) => litebert.ask(verb, given)", [verb, request]
+    )
 
 
 @pytest.mark.browser
@@ -204,26 +206,26 @@ class TestInChromium:
     def test_it_answers_as_python_does(self, page) -> None:
         model = litebert.load()
         text = "He opened the [MASK] and went into the [MASK]."
-        ours = model.fill(text, top=10)
-        found = _ask(page, "fill", {"text": text, "top": 10})
-        theirs = {tuple(each["words"]): each["probability"] for each in found}
-        assert len({each.words for each in ours} & theirs.keys()) >= 5
-        for each in ours[:3]:
-            assert theirs.get(each.words, 0) == pytest.approx(
-                each.probability, abs=0.05
-            )
-        texts = [
+        in_python = model.fill(text, top=10)
+        on_the_page = dict[tuple[str, ...], float]()
+        for filling in _ask(page, "fill", {"text": text, "top": 10}):
+            on_the_page[tuple(filling["words"])] = filling["probability"]
+        assert len({filling.words for filling in in_python} & on_the_page.keys()) >= 5
+        for filling in in_python[:3]:
+            probability = on_the_page.get(filling.words, 0)
+            assert probability == pytest.approx(filling.probability, abs=0.05)
+
+        sentences = [
             "A man plays a guitar.",
             "The bank raised its interest rates.",
             "bread",
         ]
-        for each, vector in zip(texts, model.embed(texts, normalize=True), strict=True):
-            assert np.array(_ask(page, "embed", {"text": each})) @ vector > 0.97
-        for each in ODD[4:]:
-            assert (
-                _ask(page, "encode", {"text": each})
-                == model.tokenizer.encode_ids([each])[0]
-            )
+        vectors = model.embed(sentences, normalize=True)
+        for sentence, vector in zip(sentences, vectors, strict=True):
+            assert np.array(_ask(page, "embed", {"text": sentence})) @ vector > 0.97
+        for sentence in ODD[4:]:
+            (ids,) = model.tokenizer.encode_ids([sentence])
+            assert _ask(page, "encode", {"text": sentence}) == ids
 
     def test_a_person_can_use_it_with_the_keyboard_and_axe_finds_no_violation(
         self, page
@@ -308,18 +310,18 @@ def test_a_fine_tuned_models_page_labels_as_the_command_does(tmp_path: Path) -> 
     ).ok.json
     with _opened(tmp_path / "page", "classify") as page:
         for text, ours in zip(NEW_REVIEWS, expected, strict=True):
-            found = {
+            scores = {
                 row["label"]: row["value"]
                 for row in _ask(page, "classify", {"text": text})
             }
-            assert found == pytest.approx(ours["values"], abs=0.05)
+            assert scores == pytest.approx(ours["values"], abs=0.05)
         # it was trained on single texts, so the page has no field for a second one
         assert page.locator("#classify textarea").first.is_visible()
         assert not page.locator("#second").is_visible()
         first, second = NEW_REVIEWS[0], NEW_REVIEWS[3]
-        found = {
+        scores = {
             row["label"]: row["value"]
             for row in _ask(page, "classify", {"text": first, "second": second})
         }
         expected = litebert.load(model).classify(first, second).values
-        assert found == pytest.approx(expected, abs=0.1)
+        assert scores == pytest.approx(expected, abs=0.1)

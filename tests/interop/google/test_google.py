@@ -42,7 +42,7 @@ def _config(path: Path, **changes: object) -> Path:
         | changes
     )
     path.write_text(
-        json.dumps({name: each for name, each in table.items() if each is not None})
+        json.dumps({name: value for name, value in table.items() if value is not None})
     )
     return path
 
@@ -115,7 +115,7 @@ def test_every_variable_is_imported_under_its_name_bit_for_bit(
         tmp_path / "model",
         head="multiple-choice" if name[0] == "o" else None,
     )
-    found = load_file(tmp_path / "model" / "model.safetensors")
+    tensors = load_file(tmp_path / "model" / "model.safetensors")
     not_kept = ("global_step", "/adam_m", "/adam_v")
     theirs = {
         key: value
@@ -125,14 +125,14 @@ def test_every_variable_is_imported_under_its_name_bit_for_bit(
     if name == "equal_sizes":  # transformers needs an identity where E = H
         mapping = "albert.encoder.embedding_hidden_mapping_in"
         assert (
-            np.array_equal(found.pop(f"{mapping}.weight"), np.eye(16))
-            and not found.pop(f"{mapping}.bias").any()
+            np.array_equal(tensors.pop(f"{mapping}.weight"), np.eye(16))
+            and not tensors.pop(f"{mapping}.bias").any()
         )
     idle = ()
     if "spans" in name:  # Google's graph has a pooler under every head
         idle = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
-    assert {_spelt(ours) for ours in found} == theirs.keys() - set(idle)
-    for ours, values in found.items():
+    assert {_spelt(ours) for ours in tensors} == theirs.keys() - set(idle)
+    for ours, values in tensors.items():
         variable = _spelt(ours)
         assert np.array_equal(
             values,
@@ -232,12 +232,16 @@ REFUSED = [
             "pretraining/albert_config.json",
         )
     ),
-    *(("pretraining", {"config": each}, "LB-60[46]") for each in FOREIGN),
+    *(("pretraining", {"config": config}, "LB-60[46]") for config in FOREIGN),
     ("pretraining", {"config": {"num_hidden_groups": 2}}, "LB-721"),
-    *(("pretraining", {"config": each}, "LB-601") for each in IMPOSSIBLE),
+    *(("pretraining", {"config": config}, "LB-601") for config in IMPOSSIBLE),
     *(
-        ("pretraining", {"config": {"hidden_act": each}}, r"LB-601[\s\S]*hidden_act")
-        for each in ("swish", 3)
+        (
+            "pretraining",
+            {"config": {"hidden_act": activation}},
+            r"LB-601[\s\S]*hidden_act",
+        )
+        for activation in ("swish", 3)
     ),
 ]
 

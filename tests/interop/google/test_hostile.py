@@ -53,8 +53,8 @@ def _copy(folder: Path, *, index: bytes = INDEX, data: list[bytes] = DATA) -> Pa
     folder.mkdir(exist_ok=True)
     shutil.copy(FIXTURE / "albert_config.json", folder)
     (folder / f"{NAME}.index").write_bytes(index)
-    for number, each in enumerate(data):
-        (folder / f"{NAME}.data-0000{number}-of-00003").write_bytes(each)
+    for number, part in enumerate(data):
+        (folder / f"{NAME}.data-0000{number}-of-00003").write_bytes(part)
     return folder / NAME
 
 
@@ -81,13 +81,13 @@ def test_a_flipped_bit_is_found_or_changes_nothing(
         data[bit // 8] ^= 1 << bit % 8
     folder = tmp_path_factory.getbasetemp() / "flip"
     with suppress(DamagedError):
-        found = read_bundle(_copy(folder, index=bytes(changed[0])))
+        bundle = read_bundle(_copy(folder, index=bytes(changed[0])))
         assert all(
-            torch.equal(found.read(name), each) for name, each in EXPECTED.items()
+            torch.equal(bundle.read(name), tensor) for name, tensor in EXPECTED.items()
         )
-    found = read_bundle(_copy(folder, data=[DATA[0], bytes(changed[1]), DATA[2]]))
+    bundle = read_bundle(_copy(folder, data=[DATA[0], bytes(changed[1]), DATA[2]]))
     with pytest.raises(DamagedError, match="LB-704"):
-        [found.read(name) for name in EXPECTED]
+        [bundle.read(name) for name in EXPECTED]
 
 
 # --- impossible entries and headers ---------------------------------------------------
@@ -97,7 +97,7 @@ def _index(*entries: bytes, **header: object) -> list[tuple[bytes, bytes]]:
     """Return the rows of an index: the header, and entries under the name a."""
     return [
         (b"", Header(**header or {"num_shards": 1}).SerializeToString()),
-        *((b"a", each) for each in entries),
+        *((b"a", entry) for entry in entries),
     ]
 
 
@@ -355,14 +355,14 @@ def test_headers_that_lie_are_refused_without_reading_what_they_promise(
 @given(st.binary(max_size=2_000), st.integers(2, 60))
 @settings(max_examples=60, deadline=None)
 def test_random_bytes_and_truncated_archives_are_refused(
-    tmp_path_factory, some: bytes, length: int
+    tmp_path_factory, content: bytes, length: int
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
-    entry = table_bytes(_index(some[:80]))
+    entry = table_bytes(_index(content[:80]))
     whole = _archive(_file("a"))
     files = {
-        "plain": some,
-        "packed": gzip.compress(some),
+        "plain": content,
+        "packed": gzip.compress(content),
         "cut": whole[:length],
         "x.index": entry,
     }
