@@ -144,6 +144,23 @@ def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training() -> No
     )
 
 
+def test_only_the_first_sequences_have_the_early_share_of_masked_pieces() -> None:
+    """They are the ones of a run with that share, also where an epoch ends."""
+    objective = SETTINGS.objective.model_copy(update={"mask_prob": 0.3})
+    usual = OPEN()
+    strong = CorpusLoader(CORPUS, replace(SETTINGS, objective=objective))
+    last = usual.epoch_size + 20
+    loader = CorpusLoader(
+        CORPUS, replace(SETTINGS, early_mask_prob=0.3, early_sequences=last)
+    )
+    early = loader.batch_between(last - 30, last)
+    assert_equal(early, strong.batch_between(last - 30, last))
+    late = loader.batch_between(last, last + 30)
+    assert_equal(late, usual.batch_between(last, last + 30))
+    shares = [len(batch.masked_ids) / len(batch.ids) for batch in (early, late)]
+    assert shares == pytest.approx([0.3, 0.15], abs=0.02)
+
+
 def test_a_document_of_one_sentence_is_a_segment_without_a_label() -> None:
     text = Shard(
         np.arange(5, 45, dtype=np.uint16), np.arange(0, 41, 10), np.array([0, 1, 2, 4])

@@ -227,6 +227,19 @@ def test_every_text_is_read_once_in_an_epoch_with_its_vector(
     assert sum(len(batch.offsets) - 1 for batch in held_out) == 12
 
 
+def test_a_long_text_is_cut_to_the_longest_sequence(
+    vectors: Path, tokenizer: Tokenizer
+) -> None:
+    texts = TaughtTexts(vectors, num_held_out=8)
+    loader = TaughtLoader(texts, tokenizer, batch_size=8, seed=1, longest=5)
+    batch = loader.batch(0)
+    cls_id = tokenizer.cls_id
+    sep_id = tokenizer.sep_id
+    assert np.diff(batch.offsets).tolist() == [5] * 8
+    assert batch.ids[::5].tolist() == [cls_id] * 8
+    assert batch.ids[4::5].tolist() == [sep_id] * 8
+
+
 def test_one_file_with_a_text_a_line_holds_the_same_as_shards(
     vectors: Path, tmp_path: Path
 ) -> None:
@@ -307,6 +320,13 @@ def _of_another_width(folder: Path) -> None:
     np.save(folder / "0001.npy", np.zeros((100, WIDTH + 1), np.float32))
 
 
+def _too_few(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    texts = PLAIN_SENTENCES[:19]
+    write_vectors(folder, "0001", texts, vectors_of(texts))
+
+
 def _narrow(folder: Path) -> None:
     for path in folder.glob("*.npy"):
         np.save(path, np.zeros((len(np.load(path)), 8), np.float32))
@@ -326,7 +346,8 @@ def _narrow(folder: Path) -> None:
         (_of_whole_numbers, r"LB-563(?s:.*)int64"),
         (_not_a_number, r"LB-563(?s:.*)vector 42"),
         (_without_a_text, r"LB-564(?s:.*)line 7 of"),
-        (_of_another_width, r"LB-565(?s:.*)24, 25"),
+        (_of_another_width, r"LB-565(?s:.*)256 vectors of the widths 24, 25"),
+        (_too_few, r"LB-565(?s:.*)19 vectors(?s:.*)20 or more"),
         (_narrow, r"LB-566(?s:.*)hidden_size 16, and vectors of 8"),
     ],
 )

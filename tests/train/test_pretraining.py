@@ -338,6 +338,17 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
         assert torch.allclose(table[number], old[pieces].mean(0), atol=1e-6)
 
 
+def test_the_first_steps_may_mask_another_share_of_the_tokens(
+    configure: Configure, corpus: Path
+) -> None:
+    early = ("early.mask_prob=0.4", "early.mask_share=0.25", "train.steps=12")
+    loader = open_loader(corpus, config=configure(*early).config)
+    batches = [loader.batch(step) for step in range(12)]
+    shares = [len(batch.masked_ids) / len(batch.ids) for batch in batches]
+    assert shares[:3] == pytest.approx([0.4] * 3, abs=0.03)
+    assert shares[3:] == pytest.approx([0.15] * 9, abs=0.03)
+
+
 def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(
     corpus: Path, configure: Configure
 ) -> None:
