@@ -74,7 +74,9 @@ _NAMES = {  # public names, by the module that they are imported from on first u
     "optim": "AdamW Lamb",
     "tokenizer": "Tokenizer",
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_HOMES = dict[str, str]()  # the module of each name
+for _module, _names in _NAMES.items():
+    _HOMES.update(dict.fromkeys(_names.split(), _module))
 
 turn_off_telemetry()  # before anything can import the packages that would send it
 

@@ -13,22 +13,22 @@ from litebert.errors import DamagedError, LitebertError
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
 
 
-def as_path(given: str | os.PathLike[str], what: str) -> Path:
-    """Return a caller's path as a Path; `what` names it in errors."""
-    if not isinstance(given, str | os.PathLike):
+def as_path(path: str | os.PathLike[str], noun: str) -> Path:
+    """Return a caller's path as a Path; `noun` says in errors what it is of."""
+    if not isinstance(path, str | os.PathLike):
         raise LitebertError(
             "LB-532",
-            f"{what} cannot be of this type",
-            received=f"{given!r:.100} ({type(given).__name__})",
+            f"{noun} cannot be of this type",
+            received=f"{path!r:.100} ({type(path).__name__})",
             next="give a str or a Path",
         )
-    if given == "":
+    if path == "":
         raise LitebertError(
             "LB-538",
-            f"the path of {what} is empty",
+            f"the path of {noun} is empty",
             next="give a folder; . is this folder",
         )
-    return Path(given)
+    return Path(path)
 
 
 def format_bytes(number: int) -> str:

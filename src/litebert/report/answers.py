@@ -218,8 +218,8 @@ class WrongAnswer(NamedTuple):
 
 
 def _worst_errors(answers: Answers) -> Section:
-    """Return the section on the worst answers of each set; of a set without labels, on
-    its most and least confident ones.
+    """Return the section on the worst answers of each set; of cosines, whose order alone
+    is judged, on those whose ranks are farthest off.
     """
     tables = list[Table]()
     words = list[str]()

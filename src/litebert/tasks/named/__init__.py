@@ -27,14 +27,20 @@ for _name, _dataset in (glue.DATASETS | questions.RACE | questions.SQUAD).items(
 
 def require_task(name: str) -> None:
     """Check that a task has this name."""
-    if name != OWN and name not in DATASETS:
-        what = "no task has this name, and no file either"
-        advice = f"litebert recipes list; or if a plug-in adds the task: {LOADING}"
-        files = [f"{name}{suffix}" for suffix in SUFFIXES]
-        there = [file for file in files if Path(file).is_file()]
-        if there:
-            advice = f"litebert finetune {shlex.quote(there[0])}"
-        raise no_such_name("LB-870", what, name, [*DATASETS, OWN], next=advice)
+    if name == OWN or name in DATASETS:
+        return
+    advice = f"litebert recipes list; or if a plug-in adds the task: {LOADING}"
+    for suffix in SUFFIXES:
+        if Path(f"{name}{suffix}").is_file():
+            advice = f"litebert finetune {shlex.quote(name + suffix)}"
+            break
+    raise no_such_name(
+        "LB-870",
+        "no task has this name, and no file either",
+        name,
+        [*DATASETS, OWN],
+        next=advice,
+    )
 
 
 def open_dataset(

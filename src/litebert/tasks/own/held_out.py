@@ -87,7 +87,8 @@ def _choose(
     chosen = set[str]()
     num_lacking = num_wanted
     for key in order:
-        # with the key, |num_lacking - size| rows are lacking or too many
+        # With the key, |num_lacking - size| rows are lacking or too many. These are
+        # fewer than num_lacking if half of its size is.
         half = sizes[key] / 2
         is_nearer = half < num_lacking
         is_as_near = half == num_lacking
