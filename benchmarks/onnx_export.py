@@ -11,6 +11,7 @@ import logging
 import tempfile
 import time
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,6 +20,7 @@ import numpy as np
 import onnx
 import torch
 import transformers
+from numpy.typing import NDArray
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from benchmarks.measure import machine, table, take_turns
@@ -36,34 +38,7 @@ NAMES = ("last_hidden_state", "pooler_output")
 SHAPES = ((1, 16), (1, 128), (8, 128))  # rows, and the length of each
 
 
-def full_rectangle(*shape: int) -> Inputs:
-    ids = np.arange(np.prod(shape)).reshape(shape)
-    return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
-
-
-def exported(
-    rectangle: PaddedNetwork, theirs: torch.nn.Module, folder: Path
-) -> dict[str, bytes]:
-    example = tuple(torch.ones((2, 8), dtype=torch.int64) for _ in INPUTS)
-    file = folder / "theirs.onnx"
-    shapes = dynamic_shapes(rectangle)
-    names = {"input_names": list(INPUTS), "output_names": list(NAMES)}
-    with quiet():
-        program = torch.onnx.export(
-            theirs, example, dynamo=True, dynamic_shapes=shapes, verbose=False, **names
-        )
-    assert program is not None
-    program.save(file, external_data=False)
-    quantize_dynamic(file, folder / "theirs-int8.onnx", weight_type=QuantType.QInt8)
-    ours = to_graph(rectangle)
-    return {
-        "its ONNX, `torch.onnx.export`": file.read_bytes(),
-        "that, `quantize_dynamic` as documented": (
-            (folder / "theirs-int8.onnx").read_bytes()
-        ),
-        "litebert's ONNX fp32": ours.SerializeToString(),
-        "litebert's ONNX int8": quantize(ours).SerializeToString(),
-    }
+REFERENCE = "transformers fp32"
 
 
 def main(*, shape: str = "base-v2", rounds: int = 7) -> None:
@@ -72,78 +47,125 @@ def main(*, shape: str = "base-v2", rounds: int = 7) -> None:
     logging.getLogger().setLevel(logging.ERROR)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    network = AlbertForPretraining(
-        preset(shape), generator=torch.Generator().manual_seed(1)
-    ).eval()
-    rectangle = pad_network(network, has_head=False)
+    generator = torch.Generator().manual_seed(1)
+    network = AlbertForPretraining(preset(shape), generator=generator).eval()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_folder(ModelFolder(network), folder)
         theirs = transformers.AlbertModel.from_pretrained(folder).eval()
-        files = exported(rectangle, theirs, folder)
-
-    @torch.inference_mode()
-    def their_outputs(inputs: Inputs) -> dict[str, np.ndarray]:
-        outputs = theirs(
-            **{name: torch.from_numpy(values) for name, values in inputs.items()}
-        )
-        return {name: outputs[name].numpy() for name in NAMES}
-
-    @torch.inference_mode()
-    def our_outputs(inputs: Inputs) -> dict[str, np.ndarray]:
-        batch = Batch.from_padded(*(torch.from_numpy(inputs[name]) for name in INPUTS))
-        hidden = network.albert(batch)
-        pooled = network.albert.pool(hidden[batch.first_tokens])
-        return dict(
-            zip(NAMES, (batch.to_padded(hidden).numpy(), pooled.numpy()), strict=True)
-        )
-
+        files = exported(pad_network(network, has_head=False), theirs, folder)
     runners: dict[str, RunBatch] = {
-        "transformers fp32": their_outputs,
-        "litebert": our_outputs,
+        REFERENCE: partial(their_outputs, theirs),
+        "litebert": partial(our_outputs, network),
     }
-    runners |= {name: runner(data) for name, data in files.items()}
-    times: dict[str, dict[str, float]] = {name: {} for name in runners}
-    for rows in SHAPES:
-        calls = {
-            name: partial(run, full_rectangle(*rows)) for name, run in runners.items()
-        }
-        for name, taken in take_turns(
-            calls, rounds=1 + rounds, clock=time.perf_counter
-        ).items():
-            # the first round warms up
-            times[name]["x".join(map(str, rows))] = 1e3 * median(taken[1:])
-    inputs = full_rectangle(2, 64)
-    states = {
-        name: run(inputs)["last_hidden_state"].ravel() for name, run in runners.items()
-    }
-    reference = times["transformers fp32"]
-    wanted = states["transformers fp32"]
-    lines = []
-    for name, taken in times.items():
-        counts = [""] * 3
-        if data := files.get(name):
-            model = onnx.load_from_string(data)
-            products = count_products(model)
-            counts = [
-                f"{len(data):,}",
-                f"{len(model.graph.node):,}",
-                f"{products[0]} / {products[1]}",
-            ]
-        ratios = (f"{taken[s]:.1f} ms ({reference[s] / taken[s]:.2f}x)" for s in taken)
-        cosine = (
-            wanted
-            @ states[name]
-            / np.linalg.norm(wanted)
-            / np.linalg.norm(states[name])
-        )
-        lines.append([name, *counts, *ratios, f"{cosine:.5f}"])
+    for name, data in files.items():
+        runners[name] = runner(data)
+    times = {rows: times_of(runners, rows, rounds) for rows in SHAPES}
+    wanted = states_of(runners[REFERENCE])
+    lines = list[list[str]]()
+    for name, run in runners.items():
+        line = [name, *counts_of(files.get(name))]
+        for of_shape in times.values():
+            ratio = of_shape[REFERENCE] / of_shape[name]
+            line.append(f"{of_shape[name]:.1f} ms ({ratio:.2f}x)")
+        line.append(f"{cosine(wanted, states_of(run)):.5f}")
+        lines.append(line)
+    shapes = ["x".join(map(str, rows)) for rows in SHAPES]
+    header = ["", "bytes", "nodes", "products float / int8", *shapes, "cosine"]
     print(f"{machine()} {torch.get_num_threads()} threads\n")
-    print(
-        table(
-            ["", "bytes", "nodes", "products float / int8", *reference, "cosine"], lines
+    print(table(header, lines))
+
+
+# ---- the programs --------------------------------------------------------------------
+
+
+def exported(
+    rectangle: PaddedNetwork, theirs: torch.nn.Module, folder: Path
+) -> dict[str, bytes]:
+    """Return the four ONNX files."""
+    file = folder / "theirs.onnx"
+    with quiet():
+        program = torch.onnx.export(
+            theirs,
+            tuple(torch.ones((2, 8), dtype=torch.int64) for _ in INPUTS),
+            input_names=list(INPUTS),
+            output_names=list(NAMES),
+            dynamo=True,
+            dynamic_shapes=dynamic_shapes(rectangle),
+            verbose=False,
         )
-    )
+    assert program is not None
+    program.save(file, external_data=False)
+    quantized = folder / "theirs-int8.onnx"
+    quantize_dynamic(file, quantized, weight_type=QuantType.QInt8)
+    ours = to_graph(rectangle)
+    return {
+        "its ONNX, `torch.onnx.export`": file.read_bytes(),
+        "that, `quantize_dynamic` as documented": quantized.read_bytes(),
+        "litebert's ONNX fp32": ours.SerializeToString(),
+        "litebert's ONNX int8": quantize(ours).SerializeToString(),
+    }
+
+
+@torch.inference_mode()
+def their_outputs(
+    network: transformers.AlbertModel, inputs: Inputs
+) -> dict[str, NDArray[np.float32]]:
+    tensors = {name: torch.from_numpy(values) for name, values in inputs.items()}
+    outputs = network(**tensors)
+    return {name: outputs[name].numpy() for name in NAMES}
+
+
+@torch.inference_mode()
+def our_outputs(
+    network: AlbertForPretraining, inputs: Inputs
+) -> dict[str, NDArray[np.float32]]:
+    batch = Batch.from_padded(*(torch.from_numpy(inputs[name]) for name in INPUTS))
+    hidden = network.albert(batch)  # (tokens, hidden)
+    pooled = network.albert.pool(hidden[batch.first_tokens])  # (sequences, hidden)
+    outputs = (batch.to_padded(hidden).numpy(), pooled.numpy())
+    return dict(zip(NAMES, outputs, strict=True))
+
+
+# ---- what is measured ----------------------------------------------------------------
+
+
+def full_rectangle(*shape: int) -> Inputs:
+    """Return inputs without padding."""
+    ids = np.arange(np.prod(shape)).reshape(shape)
+    inputs = (ids, np.ones_like(ids), np.zeros_like(ids))
+    return dict(zip(INPUTS, inputs, strict=True))
+
+
+def times_of(
+    runners: Mapping[str, RunBatch], shape: tuple[int, int], rounds: int
+) -> dict[str, float]:
+    """Return the median milliseconds of each program on a rectangle."""
+    inputs = full_rectangle(*shape)
+    calls = {name: partial(run, inputs) for name, run in runners.items()}
+    taken = take_turns(calls, rounds=rounds, warm_ups=1, clock=time.perf_counter)
+    return {name: 1e3 * median(seconds) for name, seconds in taken.items()}
+
+
+def counts_of(data: bytes | None) -> list[str]:
+    """Return the bytes, nodes and products of a file, if the program is one."""
+    if data is None:
+        return [""] * 3
+    model = onnx.load_from_string(data)
+    num_float, num_int8 = count_products(model)
+    return [
+        f"{len(data):,}",
+        f"{len(model.graph.node):,}",
+        f"{num_float} / {num_int8}",
+    ]
+
+
+def states_of(run: RunBatch) -> NDArray[np.float32]:
+    return run(full_rectangle(2, 64))["last_hidden_state"].ravel()
+
+
+def cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
 if __name__ == "__main__":

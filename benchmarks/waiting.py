@@ -14,22 +14,36 @@ import os
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import click
 
-from benchmarks.measure import machine, recorded, table
+from benchmarks.measure import machine, record_section, table
 
 TITLE = "## Waiting threads: `python -m benchmarks.waiting`"
 TEXT = "The old man walked slowly along the river until he saw the lights of the town."
 SEQUENCES = 16
 LENGTH = 128
 LOOP = "while True: pass"
+CONTEND = "import sys; from benchmarks.waiting import contend; contend(*sys.argv[1:])"
+SHARED = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+)
+"""Settings with the same name in both libraries."""
 SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS")
 
 
@@ -152,12 +166,11 @@ class Process:
     """A contender that is ready to work."""
 
     def __init__(self, contender: Contender, kind: str, shared: dict[str, str]) -> None:
-        environment = {k: v for k, v in os.environ.items() if k not in SETTINGS}
-        code = (
-            "import sys; from benchmarks.waiting import contend; contend(*sys.argv[1:])"
-        )
+        environment = dict(os.environ)
+        for setting in SETTINGS:
+            environment.pop(setting, None)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, contender.library, kind],
+            [sys.executable, "-c", CONTEND, contender.library, kind],
             env=environment | shared | contender.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -194,26 +207,28 @@ def measure(
 ) -> list[list[object]]:
     """Return a row for each contender: the median over the rounds of its mean time."""
     shared = shared_facts()
-    processes = {each.name: Process(each, kind, shared) for each in CONTENDERS}
-    means: dict[tuple[int, str], list[float]] = {}
-    loads: dict[int, list[float]] = {}
+    processes = dict[str, Process]()
+    for contender in CONTENDERS:
+        processes[contender.name] = Process(contender, kind, shared)
+    names = list(processes)
+    means = defaultdict[tuple[int, str], list[float]](list)  # seconds
+    loads = defaultdict[int, list[float]](list)
     try:
         for number in range(rounds):
-            names = list(processes)
-            names = names[number % len(names) :] + names[: number % len(names)]
+            first = number % len(names)
+            order = names[first:] + names[:first]
             for busy in loops:
-                loads.setdefault(busy, []).append(os.getloadavg()[0])
+                loads[busy].append(os.getloadavg()[0])
                 with busy_loops(busy):
-                    for name in names:
+                    for name in order:
                         taken = processes[name].work(seconds)
-                        mean = sum(taken) / len(taken)
-                        means.setdefault((busy, name), []).append(mean)
+                        means[busy, name].append(fmean(taken))
                 click.echo(f"{kind}: round {number + 1}, {busy} loops", err=True)
     finally:
         for process in processes.values():
             process.process.kill()
     rows = list[list[object]]()
-    for name in processes:
+    for name in names:
         cells = [f"{1e3 * median(means[busy, name]):.1f}" for busy in loops]
         rows.append([kind, name, *cells])
     shown = [f"{median(loads[busy]):.1f}" for busy in loops]
@@ -225,14 +240,9 @@ def shared_facts() -> dict[str, str]:
     import litebert
     from litebert.hub.locate import packaged_model
 
-    shape = litebert.preset("tiny")
-    names = (
-        "vocab_size embedding_size hidden_size num_hidden_layers num_attention_heads"
-        " intermediate_size max_position_embeddings hidden_dropout_prob"
-        " attention_probs_dropout_prob"
-    )
-    same = {name: getattr(shape, name) for name in names.split()}
-    return {"TINY": json.dumps(same), "PACKAGED": str(packaged_model())}
+    preset = litebert.preset("tiny")
+    shape = {name: getattr(preset, name) for name in SHARED}
+    return {"TINY": json.dumps(shape), "PACKAGED": str(packaged_model())}
 
 
 @click.command()
@@ -257,7 +267,7 @@ def main(
     )
     click.echo(section)
     if record is not None:
-        record.write_text(recorded(record.read_text("utf-8"), section), "utf-8")
+        record_section(record, section)
 
 
 if __name__ == "__main__":

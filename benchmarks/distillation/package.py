@@ -9,19 +9,21 @@ only that head had trained, is fitted to the vectors.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.cli.command import command_of
 from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.device import choose_device
 from litebert.files import read_json, write_json, write_text
-from litebert.folder import SentenceVectors, read_folder, write_folder
+from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
 from litebert.folder.weights import write_weights
 from litebert.nn import AlbertForPretraining, pool_rows
 from litebert.runs import RunFolder
@@ -40,17 +42,87 @@ LENGTH = 8.0
 RIDGE = 1e-2
 
 
+def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) -> None:
+    """Write the folder; its JSON without indentation, since every byte is shipped."""
+    out.mkdir(parents=True)
+    model = mean_of_runs(runs, weights)
+    write_folder(model, out, dtype=torch.bfloat16)
+    matrices_to_float8(out / "model.safetensors")
+    # tokenizer.json holds the same pieces; transformers reads it
+    (out / "spiece.model").unlink()
+    shorten_vocabulary(out / "tokenizer.json")
+    config = read_json(out / "config.json", command=f"ls {out}")
+    # computed so, stored in bf16
+    write_json(out / "config.json", config | {"dtype": "float32"})
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    print(f"{out}: {size:,} bytes")
+
+
+def mean_of_runs(runs: Sequence[Path], weights: Sequence[float]) -> ModelFolder:
+    """Return the mean of the runs' models, with a head and a pooler that were trained
+    together, or with a fitted pooler alone.
+    """
+    # The last run first: its network has the head of sentence order, which its start
+    # may lack. This head and the pooler that it trained are the last run's own; a mean
+    # with a pooler fitted to vectors would be neither.
+    mean = mean_model([run / "model" for run in reversed(runs)], weights[::-1])
+    network = mean.network
+    last = read_folder(runs[-1] / "model").network
+    assert isinstance(network, AlbertForPretraining)
+    assert isinstance(last, AlbertForPretraining)
+    network.albert.pooler = last.albert.pooler
+    network.sentence_order = last.sentence_order
+    run = RunFolder.open(runs[-1])
+    if run.evaluations[-1].values["sentence_order_accuracy"] < LEAST_ORDER_ACCURACY:
+        network.sentence_order.to("meta")  # tensors without data are not written
+        mixed = run.settings.get("data.mix") or ()
+        corpora = [str(run.settings["data.corpus"]), *mixed]
+        print(f"pooler fitted, R2 {fit_pooler(network, corpora):.2f}")
+    return replace(mean, vectors=SentenceVectors(normalize=True))
+
+
+def matrices_to_float8(path: Path) -> None:
+    """Store all matrices in float8: 3 bits of mantissa, half the bytes of bf16."""
+    stored = load_file(path)
+    for name, weight in stored.items():
+        if weight.ndim == 2:
+            stored[name] = weight.to(torch.float8_e4m3fn)
+    write_weights(path, stored)
+
+
 @torch.no_grad()
 def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
     """Fit the pooler of [CLS] to the mean-pooled vector by ridge regression; return its
-    R2.
+    R2 on the texts that it was not fitted to.
+    """
+    x, wanted = states_and_vectors(network, corpora)  # (texts, hidden) each
+    fitted = slice(None, -NUM_CHECKED)
+    checked = slice(-NUM_CHECKED, None)
+    y = wanted[fitted].clamp(-0.97, 0.97).atanh()
+    centred = x[fitted] - x[fitted].mean(0)
+    mean = y.mean(0)
+    gram = centred.T @ centred  # (hidden, hidden)
+    penalty = RIDGE * len(centred) * centred.var()
+    gram += penalty * torch.eye(len(gram), dtype=gram.dtype)
+    weight = torch.linalg.solve(gram, centred.T @ (y - mean))
+    pooler = network.albert.pooler
+    pooler.weight.copy_(weight.T)
+    pooler.bias.copy_(mean - x[fitted].mean(0) @ weight)
+    logits = F.linear(x, pooler.weight.double(), pooler.bias.double())
+    errors = torch.tanh(logits)[checked] - wanted[checked]
+    deviations = wanted[checked] - wanted[checked].mean(0)
+    return float(1 - errors.square().sum() / deviations.square().sum())
 
-    Each corpus gives the same number of texts of at most 64 pieces; R2 is measured on
-    the last ones.
+
+def states_and_vectors(
+    network: AlbertForPretraining, corpora: list[str]
+) -> tuple[Tensor, Tensor]:
+    """Return the states of [CLS] and the vectors, of length LENGTH, of texts of at most
+    64 pieces, in random order: as many from each corpus.
     """
     objective = ObjectiveConfig(sentence="none", max_seq_length=64, short_seq_prob=0.8)
-    states = []
-    vectors = []
+    states = list[Tensor]()
+    vectors = list[Tensor]()
     for corpus in corpora:
         config = PretrainConfig.model_validate(
             {"data": {"corpus": corpus}, "objective": objective}
@@ -60,35 +132,13 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
             masked = loader.batch_between(start, start + 100)
             masked.ids[masked.masked_positions] = masked.masked_ids
             (work,) = micro_batches(masked, None, choose_device("cpu"))
-            *_, hidden = network.albert.states(work.batch)
+            *_, hidden = network.albert.states(work.batch)  # (tokens, hidden)
+            pooled = pool_rows(hidden, work.batch, "mean").double()
             states.append(hidden[work.batch.first_tokens].double())
-            vectors.append(
-                F.normalize(pool_rows(hidden, work.batch, "mean").double(), dim=-1)
-            )
-    order = torch.randperm(
-        sum(map(len, states)), generator=torch.Generator().manual_seed(1)
-    )
-    x = torch.cat(states)[order]
-    wanted = LENGTH * torch.cat(vectors)[order]
-    fitted = slice(None, -NUM_CHECKED)
-    y = wanted[fitted].clamp(-0.97, 0.97).atanh()
-    centred = x[fitted] - x[fitted].mean(0)
-    mean = y.mean(0)
-    gram = centred.T @ centred
-    gram += (
-        RIDGE * len(centred) * centred.var() * torch.eye(len(gram), dtype=gram.dtype)
-    )
-    weight = torch.linalg.solve(gram, centred.T @ (y - mean))
-    pooler = network.albert.pooler
-    pooler.weight.copy_(weight.T)
-    pooler.bias.copy_(mean - x[fitted].mean(0) @ weight)
-    found = torch.tanh(F.linear(x, pooler.weight.double(), pooler.bias.double()))[
-        -NUM_CHECKED:
-    ]
-    wanted = wanted[-NUM_CHECKED:]
-    return float(
-        1 - (found - wanted).square().sum() / (wanted - wanted.mean(0)).square().sum()
-    )
+            vectors.append(F.normalize(pooled, dim=-1))
+    num_texts = sum(map(len, states))
+    order = torch.randperm(num_texts, generator=torch.Generator().manual_seed(1))
+    return torch.cat(states)[order], LENGTH * torch.cat(vectors)[order]
 
 
 def shorten_vocabulary(path: Path) -> None:
@@ -104,47 +154,6 @@ def shorten_vocabulary(path: Path) -> None:
         if float(np.float32(score)) == score and not ends_in_number_comma(text):
             row[1] = float(str(np.float32(score)))
     write_text(path, json.dumps(pipeline, ensure_ascii=False, separators=(",", ":")))
-
-
-def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) -> None:
-    """Write the folder; its JSON without indentation, since every byte is shipped."""
-    run = RunFolder.open(runs[-1])
-    out.mkdir(parents=True)
-    # The last run first: its network has the head of sentence order, which its start
-    # may lack. This head and the pooler that it trained are the last run's own; a mean
-    # with a pooler fitted to vectors would be neither.
-    mean = mean_model([run / "model" for run in reversed(runs)], weights[::-1])
-    network = mean.network
-    last = read_folder(runs[-1] / "model")
-    assert isinstance(network, AlbertForPretraining) and isinstance(
-        last.network, AlbertForPretraining
-    )
-    network.albert.pooler = last.network.albert.pooler
-    network.sentence_order = last.network.sentence_order
-    if run.evaluations[-1].values["sentence_order_accuracy"] < LEAST_ORDER_ACCURACY:
-        network.sentence_order.to("meta")  # tensors without data are not written
-        corpora = [
-            str(run.settings["data.corpus"]),
-            *(run.settings.get("data.mix") or ()),
-        ]
-        print(f"pooler fitted, R2 {fit_pooler(network, corpora):.2f}")
-    model = replace(mean, vectors=SentenceVectors(normalize=True))
-    write_folder(model, out, dtype=torch.bfloat16)
-    # All matrices in float8: 3 bits of mantissa, half the bytes of bf16.
-    path = out / "model.safetensors"
-    stored = {
-        name: w.to(torch.float8_e4m3fn) if w.ndim == 2 else w
-        for name, w in load_file(path).items()
-    }
-    write_weights(path, stored)
-    # tokenizer.json holds the same pieces; transformers reads it
-    (out / "spiece.model").unlink()
-    config = read_json(out / "config.json", command=f"ls {out}")
-    # computed so, stored in bf16
-    write_json(out / "config.json", config | {"dtype": "float32"})
-    shorten_vocabulary(out / "tokenizer.json")
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    print(f"{out}: {size:,} bytes")
 
 
 if __name__ == "__main__":

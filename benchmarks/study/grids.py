@@ -65,7 +65,8 @@ class Variant(BaseModel, frozen=True, extra="forbid"):
     part: str = ""
 
     def num_layers(self, scale: Scale) -> int:
-        full = self.layers or scale.shapes[self.shape][1]
+        _, usual, _ = scale.shapes[self.shape]
+        full = self.layers or usual
         return max(1, full // 2) if self.halved else full
 
     def words(self, scale: Scale) -> Words:
@@ -100,7 +101,9 @@ class Grid(BaseModel, frozen=True, extra="forbid"):
         for row in self.rows:
             if row.num_layers(scale) % row.groups == 0:
                 rows[row.label] = row
-        return self._at_equal_compute(rows, scale) if self.equals_compute else rows
+        if self.equals_compute:
+            return self._at_equal_compute(rows, scale)
+        return rows
 
     def _at_equal_compute(
         self, rows: dict[str, Variant], scale: Scale
@@ -112,10 +115,10 @@ class Grid(BaseModel, frozen=True, extra="forbid"):
             words = (*scale.training, *row.words(scale), "model.vocab_size=6")
             flops[label] = training_flops(words)
         middle = math.exp(fmean(math.log(cost) for cost in flops.values()))
-        return {
-            label: row.model_copy(update={"steps": middle / flops[label]})
-            for label, row in rows.items()
-        }
+        equal = dict[str, Variant]()
+        for label, row in rows.items():
+            equal[label] = row.model_copy(update={"steps": middle / flops[label]})
+        return equal
 
 
 class _File(BaseModel, frozen=True, extra="forbid"):
@@ -132,9 +135,8 @@ def read_grids() -> _File:
 
 def config_of(words: Sequence[str]) -> PretrainConfig:
     """Return the configuration with these settings; the corpus may be among them."""
-    return resolve(
-        PretrainConfig, settings_from_words(["data.corpus=none", *words])
-    ).config
+    settings = settings_from_words(["data.corpus=none", *words])
+    return resolve(PretrainConfig, settings).config
 
 
 def training_flops(words: Sequence[str]) -> float:
@@ -215,7 +217,9 @@ class Ablation(BaseModel):
         rows = [row for row in self.rows if row.part == part]
         figures = [row.paper for row in rows]
         verdict = ordering(figures, [row.values(MEASURE) for row in rows])
-        return f"The paper's ordering{f', {part}:' if part else ' is'} {verdict}."
+        if part:
+            return f"The paper's ordering, {part}: {verdict}."
+        return f"The paper's ordering is {verdict}."
 
     @property
     def _verdict_without_figures(self) -> str:
