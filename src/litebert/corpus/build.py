@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain, count, takewhile
 from pathlib import Path
 from shlex import quote
+from typing import NamedTuple
 
 from litebert import files
 from litebert.corpus import shards as disk
@@ -271,6 +272,14 @@ def _complete_shards(folder: Path, part: str) -> list[disk.ShardRecord]:
     return [disk.read_record(path, disk.ShardRecord) for path in complete]
 
 
+class _Waiting(NamedTuple):
+    """Sentences of a document that wait for the tokenizer, and where they go."""
+
+    writer: disk.ShardWriter
+    document: int
+    sentences: list[str]
+
+
 class _PartBuilder:
     """Reads sources, and passes their sentences through the tokenizer to the writers of
     the sides, in batches.
@@ -289,9 +298,8 @@ class _PartBuilder:
         self._tokenizer = tokenizer
         self._writers = writers  # of the training side, and of the held-out side
         self._progress = progress
-        # sentences that wait for the tokenizer, with their writer and their document
-        self._batch = list[tuple[disk.ShardWriter, int, list[str]]]()
-        self._batch_size = 0  # in characters
+        self._waiting = list[_Waiting]()
+        self._num_characters = 0  # of the sentences that wait
 
     @property
     def num_tokens(self) -> int:
@@ -299,9 +307,8 @@ class _PartBuilder:
 
     def read(self, number: int, source: Source) -> None:
         """Add all documents of a source."""
-        bytes_read = self._progress.bytes_read
         # Bytes of the file, as stored, so that a compressed one has a progress, too.
-        watched = replace(source, on_read=partial(bytes_read.__setitem__, number))
+        watched = replace(source, on_read=partial(self._progress.has_read, number))
         for passages in read_documents(watched, self._text):
             writer = self._writers[0]  # of the training side
             for place, passage in enumerate(passages):
@@ -309,7 +316,7 @@ class _PartBuilder:
                     writer = self._writer_of(passage.text)
                 self._add(writer, passage.text)
             self.num_documents += 1
-        bytes_read[number] = source.size
+        self._progress.has_read(number, source.size)
 
     def _writer_of(self, beginning: str) -> disk.ShardWriter:
         share = self._plan.held_out
@@ -321,9 +328,10 @@ class _PartBuilder:
         if self.num_documents < writer.consumed:  # it is in a complete shard
             return
         for sentences in sentence_chunks(text, self._text):
-            self._batch.append((writer, self.num_documents, sentences))
-            self._batch_size += sum(map(len, sentences)) + 1
-            if self._batch_size >= BATCH_CHARACTERS:
+            self._waiting.append(_Waiting(writer, self.num_documents, sentences))
+            # one more, so that very many empty documents are written, too
+            self._num_characters += sum(map(len, sentences)) + 1
+            if self._num_characters >= BATCH_CHARACTERS:
                 self.write()
                 if self._progress.is_due():
                     self._progress.note(self.num_tokens)
@@ -331,15 +339,16 @@ class _PartBuilder:
     def write(self) -> None:
         """Tokenize the sentences that wait, and write them."""
         texts = list[str]()
-        for _, _, sentences in self._batch:
-            texts += sentences
+        for waiting in self._waiting:
+            texts += waiting.sentences
         # One thread: there is a process for each core already.
         ids = iter(self._tokenizer.encode_ids(texts, num_threads=1))
-        for writer, document, sentences in self._batch:
+        for waiting in self._waiting:
             # an empty list, too: the writer counts its document as empty
-            writer.add(document, [next(ids) for _ in sentences])
-        self._batch.clear()
-        self._batch_size = 0
+            sentence_ids = [next(ids) for _ in waiting.sentences]
+            waiting.writer.add(waiting.document, sentence_ids)
+        self._waiting.clear()
+        self._num_characters = 0
 
 
 def is_held_out(text: str, share: float) -> bool:

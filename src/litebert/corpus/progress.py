@@ -38,15 +38,21 @@ class PartProgress:
     """Notes of one part, at most one per second."""
 
     def __init__(self, record: Path, num_sources: int) -> None:
-        self.bytes_read = [0] * num_sources  # of each source, set while it is read
+        self._bytes_read = [0] * num_sources  # of each source
         self._path = record.with_suffix(".progress")
         self._noted = time.monotonic()
 
+    def has_read(self, source: int, num_bytes: int) -> None:
+        """Set how many bytes of a source have been read, while it is read."""
+        self._bytes_read[source] = num_bytes
+
     def is_due(self) -> bool:
+        """Return whether the last note is old enough for another one."""
         return time.monotonic() - self._noted >= SECONDS_BETWEEN
 
     def note(self, num_tokens: int) -> None:
-        num_bytes = sum(self.bytes_read)
+        """Write what this part has read and made so far."""
+        num_bytes = sum(self._bytes_read)
         files.write_json(self._path, {"bytes": num_bytes, "tokens": num_tokens})
         self._noted = time.monotonic()
 
@@ -89,6 +95,7 @@ class _Meter:
         self._parts = parts
         self._num_parts = num_parts
         self._num_bytes = num_bytes  # of all inputs
+        # of a build that was killed: this process has not made them
         self._tokens_before = _Notes.read(parts).tokens
         self._started = time.monotonic()
 
@@ -99,7 +106,8 @@ class _Meter:
         rate = (notes.tokens - self._tokens_before) / seconds
         seconds_left = None
         if notes.bytes_read and rate:
-            # relative to what has been read
+            # Relative to what has been read. All parts have about as many tokens a byte,
+            # so that the rate of tokens is that of bytes.
             share_left = max(self._num_bytes / notes.bytes_read - 1, 0)
             seconds_left = notes.tokens * share_left / rate
         num_done = len(list(self._parts.glob("*.json")))
