@@ -84,19 +84,19 @@ class Int8Embedding(Int8Table):
         return self.quantized[ids] * self.scale[ids][..., None]
 
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class PerProduct(Generic[Thing]):
-    """One thing for each of the four products of a step: its size, grid, bias, ..."""
+class PerProduct(Generic[Item]):
+    """What each of the four products of a step has: its grid, its bias, its size, ..."""
 
-    project: Thing  # hidden states to query, key and value at once
-    mix: Thing  # what attention mixed, to hidden states
-    widen: Thing  # hidden states to the intermediate layer
-    narrow: Thing  # the intermediate layer to hidden states
+    project: Item  # hidden states to query, key and value at once
+    mix: Item  # what attention mixed, to hidden states
+    widen: Item  # hidden states to the intermediate layer
+    narrow: Item  # the intermediate layer to hidden states
 
-    def __iter__(self) -> Iterator[Thing]:
+    def __iter__(self) -> Iterator[Item]:
         """Yield the four in the order in which a step computes its products."""
         return iter((self.project, self.mix, self.widen, self.narrow))
 

@@ -308,11 +308,13 @@ class EngineForward:
         from transformers import modeling_outputs as outputs
 
         pooler = self.encoder.pooler
+        pooled = None
         if type(self.encoder).__name__ == "BertModel":
-            return outputs.BaseModelOutputWithPoolingAndCrossAttentions(
-                states, pooler and pooler(states)
-            )
-        pooled = pooler and self.encoder.pooler_activation(pooler(states[:, 0]))
+            if pooler is not None:  # it takes [CLS] itself
+                pooled = pooler(states)
+            return outputs.BaseModelOutputWithPoolingAndCrossAttentions(states, pooled)
+        if pooler is not None:
+            pooled = self.encoder.pooler_activation(pooler(states[:, 0]))
         return outputs.BaseModelOutputWithPooling(states, pooled)
 
     def _engine(self) -> Albert | None:

@@ -109,6 +109,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         Targets have one entry per token. Without labels, the entry is 0 at the first
         piece of each word.
         """
+        # for each example, the ids of the pieces of each word
         encoded = encode_words(tokenizer, [example.words for example in examples])
         features = list[Feature]()
         room = max_length - 2  # beside [CLS] and [SEP]
@@ -118,15 +119,10 @@ class TokenClassification(Family[TagExample, TagAnswer]):
             for run in runs([len(pieces) for pieces in words], room=room):
                 inner = list(chain.from_iterable(words[run]))[:room]
                 ids = [tokenizer.cls_id, *inner, tokenizer.sep_id]
-                # where each word begins, after [CLS]
-                sizes = [len(pieces) for pieces in words[run]]
-                firsts = list(accumulate(sizes[:-1], initial=1))
-                target = np.full(len(ids), IGNORED, dtype=np.int64)
-                target[firsts] = tags[run]
-                feature = Feature(
-                    (ids,), ([0] * len(ids),), target, number, weight=float(len(sizes))
-                )
-                features.append(feature)
+                segments = [0] * len(ids)
+                target = _at_first_pieces(tags[run], words[run], len(ids))
+                num_words = float(len(words[run]))
+                features.append(Feature((ids,), (segments,), target, number, num_words))
         return features
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
@@ -238,6 +234,20 @@ def encode_words(
             ids_of_words[word].append(id_)
         ids_of_sentences.append([ids or [tokenizer.unk_id] for ids in ids_of_words])
     return ids_of_sentences
+
+
+def _at_first_pieces(
+    tags: Sequence[int], words: Sequence[Sequence[int]], length: int
+) -> NDArray[np.int64]:
+    """Return the targets of a sequence, (length,): the tag of each word at its first
+    piece, and IGNORED elsewhere.
+    """
+    # where each word begins, after [CLS]
+    sizes = [len(pieces) for pieces in words]
+    firsts = list(accumulate(sizes[:-1], initial=1))
+    target = np.full(length, IGNORED, dtype=np.int64)
+    target[firsts] = tags
+    return target
 
 
 def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
