@@ -79,9 +79,9 @@ def write_bytes(
     write_stream(path, (data,), force=force, accepts_same=accepts_same)
 
 
-def write_text(path: Path, text: str, *, force: bool | None = True) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a text in UTF-8, as `write_stream` does."""
-    write_bytes(path, text.encode("utf-8", "surrogatepass"), force=force)
+    write_bytes(path, text.encode("utf-8", "surrogatepass"))
 
 
 def write_json(path: Path, value: Json) -> None:

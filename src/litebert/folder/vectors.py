@@ -96,12 +96,9 @@ class SentenceVectors:
     # after the pooling, before the normalization
     dense: tuple[DenseLayer, ...] = field(default=(), compare=False)
 
-    def prompt(self, name: str | None = None) -> str:
-        """Return the text that is put before every text: the prompt of this name, or
-        the default one; "" if no name is given and there is no default.
-        """
-        chosen = self.default_prompt if name is None else name
-        return self.prompts.get(chosen or "", "")
+    def prompt(self) -> str:
+        """Return the text that is put before every text; "" if there is none."""
+        return self.prompts.get(self.default_prompt or "", "")
 
     def prompt_for(self, role: Literal["query", "document"]) -> str | None:
         """Return the name of the prompt for queries, or for the documents that they

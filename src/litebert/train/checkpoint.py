@@ -299,22 +299,18 @@ def average_checkpoints(
 
 
 @torch.no_grad()
-def mean_model(folders: Sequence[Path], weights: Sequence[float] = ()) -> ModelFolder:
-    """Return the first model with the mean weights of all folders, summed in float64.
-
-    The models must have the same shape; `weights` are their shares, equal by default.
+def mean_model(folders: Sequence[Path]) -> ModelFolder:
+    """Return the first model with the mean weights of all folders, which must have the
+    same shape, summed in float64.
     """
-    shares = weights or [1.0] * len(folders)
     model = read_folder(folders[0])
     network = model.network
-    sums = dict[str, torch.Tensor]()
-    for name, tensor in network.state_dict().items():
-        sums[name] = tensor.double() * shares[0]
-    for folder, share in zip(folders[1:], shares[1:], strict=True):
-        for name, tensor in read_folder(folder).network.state_dict().items():
-            sums[name] += tensor.double() * share
+    sums = {name: weight.double() for name, weight in network.state_dict().items()}
+    for folder in folders[1:]:
+        for name, weight in read_folder(folder).network.state_dict().items():
+            sums[name] += weight
     # Rounded to float32 once, at the end.
-    total = sum(shares)
-    means = {name: (tensor / total).float() for name, tensor in sums.items()}
+    number = len(folders)
+    means = {name: (weight / number).float() for name, weight in sums.items()}
     network.load_state_dict(means)
     return model
