@@ -196,9 +196,9 @@ def _is_blank_line(file: IO[bytes]) -> bool:
     while True:
         piece = file.readline(LONGEST_PASSAGE)
         is_blank = is_blank and not piece.strip()
-        if not piece.endswith(b"\n") and len(piece) == LONGEST_PASSAGE:
-            continue
-        return is_blank
+        is_last = piece.endswith(b"\n") or len(piece) < LONGEST_PASSAGE
+        if is_last:
+            return is_blank
 
 
 def _text_passages(
@@ -223,12 +223,13 @@ def _text_passages(
             passage = []
             size = 0
             has_passages = True
+        # One of several blank lines ends the document; the others end nothing.
         if is_blank and ends_at_blank and has_passages:
             document += 1
             has_passages = False
         if not passage:
             if is_blank:
-                continue
+                continue  # it is in no passage
             first = number
         passage.append(line)
         size += len(line) + 1

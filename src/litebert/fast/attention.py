@@ -393,19 +393,19 @@ def arrange(
     shapes = list[Rectangle]()
     computed = list[Tensor]()  # the queries of each rectangle, in its order
     groups = _group_by_width(query_lengths, key_lengths, is_exact)
-    for (width, is_rounded), members in groups.items():
+    for width, members in groups.items():
         most_queries = max(query_lengths[number] for number in members)
         if most_queries == 0:
             continue
         # (sequences, width): the row of each key and query, -1 where there is none
-        keys = _stack_rows([key_rows[number] for number in members], width)
+        keys = _stack_rows([key_rows[number] for number in members], width.num_tokens)
         queries = keys
         if query_lengths != key_lengths:
             columns = -(-most_queries // _FEWEST_QUERIES) * _FEWEST_QUERIES
             queries = _stack_rows([query_rows[number] for number in members], columns)
         # Wherever a width was rounded there is a mask, even if nothing is padded: with
         # a mask, other kernels add in another order.
-        is_key = (keys >= 0)[:, None, None] if is_rounded else None
+        is_key = (keys >= 0)[:, None, None] if width.is_rounded else None
         shape = Rectangle(len(members), _as_rows(queries), _as_rows(keys), is_key)
         shapes.append(shape)
         computed.append(queries.flatten())
@@ -434,18 +434,24 @@ def _rows_by_sequence(lengths: Sequence[int]) -> tuple[Tensor, ...]:
     return torch.split(torch.arange(sum(lengths)), list(lengths))
 
 
+class Width(NamedTuple):
+    """The width of a rectangle, and whether it was rounded, so that it has a mask."""
+
+    num_tokens: int
+    is_rounded: bool
+
+
 def _group_by_width(
     query_lengths: Sequence[int], key_lengths: Sequence[int], is_exact: bool
-) -> Mapping[tuple[int, bool], list[int]]:
-    """Return the numbers of the sequences of each rectangle, by its width and whether
-    that was rounded.
-    """
-    members_of: dict[tuple[int, bool], list[int]] = {}
+) -> Mapping[Width, list[int]]:
+    """Return the numbers of the sequences of each rectangle."""
+    members_of: dict[Width, list[int]] = {}
     for number, length in enumerate(key_lengths):
         is_long = min(length, query_lengths[number]) > _LONG
         is_rounded = not (is_exact and is_long)
-        width = _round_up(length) if is_rounded else length
-        members_of.setdefault((width, is_rounded), []).append(number)
+        num_tokens = _round_up(length) if is_rounded else length
+        width = Width(num_tokens, is_rounded)
+        members_of.setdefault(width, []).append(number)
     return members_of
 
 

@@ -65,7 +65,7 @@ def _biases(
     An input that is shifted by its mean m gives W (x - m), so that its bias becomes
     W m + b, computed with the exact weights.
     """
-    # Measured with the centring, on one sentence and the trunk of PL-BERT: the last
+    # Measured with the centering, on one sentence and the trunk of PL-BERT: the last
     # states differ by 7.3 % from float32, and by 12.1 % without both
     # (benchmarks/RESULTS.md).
     narrow = _correct_bias(feed_forward.output, means.narrow)

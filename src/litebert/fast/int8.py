@@ -4,7 +4,7 @@ Weights are symmetric with one scale per row. Activations are unsigned, with a f
 scale and zero point for each of the four products of each step, found by calibration:
 at each depth, shared weights get inputs of a different range. In a trained network, a
 few channels after a layer norm are far from zero for all tokens. So hidden states are
-centred before rounding, and the product of the weights with their mean is added to the
+centered before rounding, and the product of the weights with their mean is added to the
 bias.
 
 torch's (oneDNN's) kernels have no public name; only this file names them. They are
@@ -289,7 +289,7 @@ class Int8Step(NamedTuple):
     """What calibration found for one step.
 
     Hidden states are shifted by a mean before each of the two blocks, so that the
-    products read centred inputs; the biases of the products make up for it.
+    products read centered inputs; the biases of the products make up for it.
     """
 
     grids: PerProduct[ByteGrid]  # of the inputs
@@ -342,9 +342,9 @@ class Int8Layers:
     def project(self, x: Tensor, _: Tensor | None) -> Tensor:
         """Return query, key and value, (rows, 3 H)."""
         grid = self.grids.project
-        centred = quantize(x - self.mean, grid)
+        centered = quantize(x - self.mean, grid)
         bias = self.biases.project
-        return self.products.project(centred, grid, bias, dtype=self.inner)
+        return self.products.project(centered, grid, bias, dtype=self.inner)
 
     def mix(self, x: Tensor, residual: Tensor | None) -> Tensor:
         """Return the output layer of attention, plus the residual, (rows, H)."""
