@@ -223,10 +223,16 @@ def _ask(
     return answer.sha, [file.rfilename for file in answer.siblings or ()]
 
 
+def _has_weights(folder: Path, *, legacy_pickle: bool) -> bool:
+    """Return whether a folder has weights that may be read."""
+    if any(folder.glob("*.safetensors")):
+        return True
+    return legacy_pickle and (folder / _PICKLED_WEIGHTS).is_file()
+
+
 def _require_weights(repository: str, folder: Path, *, legacy_pickle: bool) -> None:
     """Raise if a repository has no weights that may be read."""
-    has_pickle = legacy_pickle and (folder / _PICKLED_WEIGHTS).is_file()
-    if has_pickle or any(folder.glob("*.safetensors")):
+    if _has_weights(folder, legacy_pickle=legacy_pickle):
         return
     names = _listed(repository, folder.name)
     pickled = [name for name in names if name.endswith(".bin")]
@@ -312,8 +318,7 @@ class _CachedCopy:
             needed = _needed(names, legacy_pickle=legacy_pickle)
             has_all = all((folder / name).is_file() for name in needed)
             return cls(folder, True) if has_all else None
-        has_pickle = legacy_pickle and (folder / _PICKLED_WEIGHTS).is_file()
-        if has_pickle or any(folder.glob("*.safetensors")):
+        if _has_weights(folder, legacy_pickle=legacy_pickle):
             return cls(folder, False)
         return None
 

@@ -167,8 +167,11 @@ def _first_words(error: Exception) -> str:
     torch then advises to run the file.
     """
     text = str(error)
-    match = re.search(r"GLOBAL \S+", text) or re.match(r"[^.\n]*", text)
-    return (match and match[0]) or type(error).__name__
+    code = re.search(r"GLOBAL \S+", text)
+    if code is not None:
+        return code[0]
+    first_words = re.split(r"[.\n]", text)[0]
+    return first_words or type(error).__name__
 
 
 def _is_whole(value: object) -> bool:

@@ -99,7 +99,8 @@ def rating_of(value: object) -> float | None:
     (4.0, 4.0, 2.0)
     """
     name = name_of(value) or ""
-    if stars := _STARS(name):
+    stars = _STARS(name)
+    if stars is not None:
         return float(len(stars[1]))
     rating = _RATING(name)
     if rating is None:
