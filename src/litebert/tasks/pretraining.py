@@ -97,6 +97,7 @@ class Pretraining(Task[PretrainingWork]):
             if weight != 1:  # a product with 1 would be one more kernel in every step
                 total = weight * total
             totals.append(total)
+        # for heads without a loss here; masked LM, which all networks have, has one
         nothing = torch.zeros_like(next(iter(sums.values())))
         all_sums = [sums.get(name, nothing) for name in self.heads]
         return Loss(sum(totals[1:], totals[0]), torch.cat(all_sums))
