@@ -150,9 +150,10 @@ def _squad_example(question: _Question, file: str) -> SpanExample:
     answers = spans.gold_answers(question.context, spots, where)
     # An empty list means "no answer", unless is_impossible=false says that the answer
     # is merely unknown.
-    is_empty_list = question.answers is not None and question.is_impossible is None
-    are_known = answers or question.is_impossible or is_empty_list
-    known = answers if are_known else None
+    has_none = question.is_impossible
+    if has_none is None:
+        has_none = question.answers is not None
+    known = answers if answers or has_none else None
     return SpanExample(question.id, question.question, question.context, known)
 
 
