@@ -26,7 +26,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from benchmarks.measure import installed, table, take_turns
+from benchmarks.measure import Call, installed, seconds_of, table, take_turns
 from benchmarks.steps import (
     forward_flops,
     our_step,
@@ -66,6 +66,25 @@ class Run(NamedTuple):
     flops: float = 0.0
 
 
+@dataclass(frozen=True)
+class Figure:
+    """A line of the results."""
+
+    section: str
+    name: str
+    value: float
+    unit: str
+    share: float | None  # of the GEMM's rate
+
+    @property
+    def cells(self) -> list[str]:
+        shown = f"{self.value:.4g}"
+        if abs(self.value) >= 1_000:
+            shown = f"{self.value:,.0f}"
+        share = "" if self.share is None else f"{100 * self.share:.1f} %"
+        return [self.name, f"{shown} {self.unit}".strip(), share]
+
+
 @dataclass
 class Bench:
     """The device, the network, how much is computed (`tokens` per step), and the
@@ -77,7 +96,7 @@ class Bench:
     tokens: int
     is_smoke: bool
     has_transformers: bool
-    rows: list[dict[str, object]] = field(default_factory=list)
+    rows: list["Figure"] = field(default_factory=list)
     section: str = ""
 
     @property
@@ -88,110 +107,98 @@ class Bench:
         if self.is_cuda:
             torch.cuda.synchronize()
 
+    def finish(self, call: Call) -> None:
+        """Make a call, and wait until its result is there."""
+        call()
+        self.wait()
+
     def figure(
         self, name: str, value: float, unit: str = "", *, share: float | None = None
     ) -> None:
         """Record a figure; `share` is the fraction of the GEMM's rate that it
         reaches.
         """
-        self.rows.append(
-            {
-                "section": self.section,
-                "name": name,
-                "value": value,
-                "unit": unit,
-                "share": share,
-            }
-        )
+        self.rows.append(Figure(self.section, name, value, unit, share))
 
     def network(self) -> AlbertForPretraining:
         """Return the network in bf16, the same random weights at every call."""
-        generator = torch.Generator().manual_seed(1)
-        return (
-            AlbertForPretraining(self.config, dtype=torch.bfloat16, generator=generator)
-            .to(self.device)
-            .train()
+        network = AlbertForPretraining(
+            self.config,
+            dtype=torch.bfloat16,
+            generator=torch.Generator().manual_seed(1),
         )
+        return network.to(self.device).train()
 
     def their_network(self, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
         return their_network(self.config, self.network().cpu()).to(self.device, dtype)
 
     def fixed(self, length: int, tokens: int = 0) -> Texts:
-        return made_up(
-            [length] * max(1, (tokens or self.tokens) // length),
-            vocab_size=self.config.vocab_size,
-        )
+        """Return made-up sequences of one length, by default a whole step."""
+        number = max(1, (tokens or self.tokens) // length)
+        return made_up([length] * number, vocab_size=self.config.vocab_size)
 
     def ragged(self, mean: float, longest: int, tokens: int = 0) -> Texts:
         """Return made-up sequences of log-normal lengths, exactly `tokens` in all: the
         last one is cut.
         """
-        tokens = tokens or self.tokens
-        drawn = np.random.Generator(np.random.Philox(1)).lognormal(
-            np.log(mean) - 0.18, 0.6, size=tokens // 4 + 1
-        )
+        total = tokens or self.tokens
+        draw = np.random.Generator(np.random.Philox(1))
+        # at least 4 tokens each: so many are enough
+        drawn = draw.lognormal(np.log(mean) - 0.18, 0.6, size=total // 4 + 1)
         lengths = np.clip(np.rint(drawn), 4, longest).astype(int)
         ends = lengths.cumsum()
-        count = int(np.searchsorted(ends, tokens)) + 1
-        lengths = lengths[:count]
-        lengths[-1] -= ends[count - 1] - tokens
-        return made_up(
-            sorted(lengths.tolist(), reverse=True), vocab_size=self.config.vocab_size
-        )
+        count = int(np.searchsorted(ends, total)) + 1
+        chosen = lengths[:count]
+        chosen[-1] -= ends[count - 1] - total
+        longest_first = sorted(chosen.tolist(), reverse=True)
+        return made_up(longest_first, vocab_size=self.config.vocab_size)
 
     def in_turns(self, runs: Mapping[str, Run]) -> dict[str, float]:
         """Return the median seconds per call of each run, in turns of about 0.3 s that
         begin and end synchronised.
         """
-
-        def turn(run: Run, count: int) -> None:
-            for _ in range(count):
-                run.call()
-            self.wait()
-
+        counts = dict[str, int]()
         for run in runs.values():
-            turn(run, 1 if self.is_smoke else 3)  # warms up kernels and compilers
-        first = take_turns(
-            {n: partial(turn, r, 1) for n, r in runs.items()},
-            rounds=1,
-            clock=time.perf_counter,
-        )
-        counts = {
-            name: 1 if self.is_smoke else max(1, round(0.3 / seconds[0]))
-            for name, seconds in first.items()
-        }
-        calls = {name: partial(turn, run, counts[name]) for name, run in runs.items()}
-        taken = take_turns(
-            calls, rounds=1 if self.is_smoke else 5, clock=time.perf_counter
-        )
-        return {
-            name: float(np.median(seconds)) / counts[name]
-            for name, seconds in taken.items()
-        }
+            self._turn(run, 1 if self.is_smoke else 3)  # warms up kernels and compilers
+        for name, run in runs.items():
+            seconds = seconds_of(partial(self._turn, run, 1), time.perf_counter)
+            counts[name] = 1 if self.is_smoke else max(1, round(0.3 / seconds))
+        turns = dict[str, Call]()
+        for name, run in runs.items():
+            turns[name] = partial(self._turn, run, counts[name])
+        rounds = 1 if self.is_smoke else 5
+        taken = take_turns(turns, rounds=rounds, clock=time.perf_counter)
+        medians = dict[str, float]()
+        for name, seconds_of_turns in taken.items():
+            medians[name] = float(np.median(seconds_of_turns)) / counts[name]
+        return medians
+
+    def _turn(self, run: Run, count: int) -> None:
+        for _ in range(count):
+            run.call()
+        self.wait()
 
     def rates(self, runs: Mapping[str, Run]) -> None:
         """Record tokens per second, shares of the GEMM in the same turns, and speedups
         of the first over the others.
         """
         size = 512 if self.is_smoke else 8_192
-        left, right = (
-            torch.randn(size, size, device=self.device).bfloat16() for _ in range(2)
-        )
+        left = torch.randn(size, size, device=self.device).bfloat16()
+        right = torch.randn(size, size, device=self.device).bfloat16()
         taken = self.in_turns({GEMM: Run(lambda: left @ right), **runs})
         peak = 2 * size**3 / taken.pop(GEMM)
         self.figure(GEMM, peak / 1e12, "TFLOP/s")
+        by_data_sheet = device_at(self.device).peak_flops
         first = next(iter(runs))
+        first_rate = runs[first].tokens / taken[first]
         for name, seconds in taken.items():
             rate = runs[name].tokens / seconds
             flops = runs[name].flops / seconds
             self.figure(name, rate, "tokens/s", share=flops / peak)
-            by_data_sheet = device_at(self.device).peak_flops
             if by_data_sheet:
                 self.figure(f"MFU, {name}", flops / by_data_sheet)
             if name != first:
-                self.figure(
-                    f"times {name}", runs[first].tokens / taken[first] / rate, "x"
-                )
+                self.figure(f"times {name}", first_rate / rate, "x")
 
     def our_run(
         self,
@@ -212,16 +219,12 @@ class Bench:
 
     def their_run(self, texts: Texts, *, is_compiled: bool = False) -> Run:
         network = self.their_network()
-        forward = (
-            torch.compile(network, backend="inductor" if self.is_cuda else "eager")
-            if is_compiled
-            else None
-        )
-        return Run(
-            their_step(network, texts, forward=forward),
-            texts.num_tokens,
-            step_flops(self.config, texts),
-        )
+        forward = None
+        if is_compiled:
+            backend = "inductor" if self.is_cuda else "eager"
+            forward = torch.compile(network, backend=backend)
+        step = their_step(network, texts, forward=forward)
+        return Run(step, texts.num_tokens, step_flops(self.config, texts))
 
 
 def with_padding(step: Callable[[], object]) -> Callable[[], object]:
@@ -240,25 +243,24 @@ def equal_losses(bench: Bench) -> None:
     """
     tokens = min(bench.tokens, 8_192)
     ours = bench.network()
-    for kind, texts in {
+    batches = {
         "128": bench.fixed(128, tokens),
         "ragged": bench.ragged(38, 128, tokens),
-    }.items():
+    }
+    for kind, texts in batches.items():
         with torch.no_grad():
             task = Pretraining(ours, held_out=(), train=TrainConfig())
-            plain = task.loss(our_work(texts, bench.device)).total.item()
-        bench.figure(f"loss of litebert, {kind}", plain)
+            our_loss = task.loss(our_work(texts, bench.device)).total.item()
+        bench.figure(f"loss of litebert, {kind}", our_loss)
         if bench.has_transformers:
             theirs = bench.their_network()
-            other = without_dropout(theirs, their_step(theirs, texts))
-            bench.figure(f"losses apart, {kind}", abs(other - plain))
+            their_loss = without_dropout(theirs, their_step(theirs, texts))
+            bench.figure(f"losses apart, {kind}", abs(their_loss - our_loss))
     if bench.has_transformers:
-        first, other = (
-            call().float() for call in encoders(bench, bench.fixed(128, 1_024)).values()
-        )
-        bench.figure(
-            "hidden states apart", ((other - first).norm() / first.norm()).item()
-        )
+        calls = encoders(bench, bench.fixed(128, 1_024)).values()
+        our_states, their_states = (call().float() for call in calls)
+        apart = (their_states - our_states).norm() / our_states.norm()
+        bench.figure("hidden states apart", apart.item())
 
 
 def pretraining(bench: Bench, length: int) -> None:
@@ -267,10 +269,8 @@ def pretraining(bench: Bench, length: int) -> None:
     if bench.is_cuda or not bench.is_smoke:  # a compiler takes minutes on a CPU
         runs[f"{OURS}, compiled"] = bench.our_run(texts, is_compiled=True)
     if bench.has_transformers:
-        runs |= {
-            THEIRS: bench.their_run(texts),
-            COMPILED: bench.their_run(texts, is_compiled=True),
-        }
+        runs[THEIRS] = bench.their_run(texts)
+        runs[COMPILED] = bench.their_run(texts, is_compiled=True)
     bench.rates(runs)
 
 
@@ -291,9 +291,8 @@ def ragged_lengths(bench: Bench) -> None:
         if bench.has_transformers:
             # a rectangle has several times the tokens
             every = 8 if bench.is_cuda else 1
-            runs[f"{THEIRS}, {mix}, padded"] = bench.their_run(
-                Texts(texts.ids[::every], texts.segments[::every])
-            )
+            fewer = Texts(texts.ids[::every], texts.segments[::every])
+            runs[f"{THEIRS}, {mix}, padded"] = bench.their_run(fewer)
         bench.rates(runs)
 
 
@@ -305,16 +304,20 @@ def encoders(bench: Bench, texts: Texts) -> dict[str, Callable[[], torch.Tensor]
     batch = Batch.from_lists(texts.ids, texts.segments).to(bench.device)
     if bench.is_cuda:
         pack(ours.albert)
-    found = {OURS: torch.no_grad()(partial(ours.albert, batch))}
-    if bench.has_transformers:
-        theirs = bench.their_network(torch.bfloat16).eval().albert
-        inputs = {
-            name: torch.from_numpy(values).to(bench.device)
-            for name, values in texts.padded().items()
-        }
-        states = lambda: theirs(**inputs).last_hidden_state.flatten(0, 1)  # noqa: E731
-        found["transformers, sdpa, bf16"] = torch.no_grad()(states)
-    return found
+    calls = {OURS: torch.no_grad()(partial(ours.albert, batch))}
+    if not bench.has_transformers:
+        return calls
+    theirs = bench.their_network(torch.bfloat16).eval().albert
+    inputs = dict[str, torch.Tensor]()
+    for name, values in texts.padded().items():
+        inputs[name] = torch.from_numpy(values).to(bench.device)
+
+    @torch.no_grad()
+    def their_states() -> torch.Tensor:
+        return theirs(**inputs).last_hidden_state.flatten(0, 1)  # (tokens, hidden)
+
+    calls["transformers, sdpa, bf16"] = their_states
+    return calls
 
 
 def inference(bench: Bench) -> None:
@@ -322,20 +325,16 @@ def inference(bench: Bench) -> None:
     for length in (128, 512):
         texts = bench.fixed(length)
         flops = forward_flops(bench.config, texts.lengths)
-        bench.rates(
-            {
-                f"{name}, {length}": Run(call, texts.num_tokens, flops)
-                for name, call in encoders(bench, texts).items()
-            }
-        )
+        runs = dict[str, Run]()
+        for name, call in encoders(bench, texts).items():
+            runs[f"{name}, {length}"] = Run(call, texts.num_tokens, flops)
+        bench.rates(runs)
     for count, length in ((1, 16), (1, 128), (8, 128)):
-        small = encoders(bench, bench.fixed(length, count * length))
-        waited = {
-            name: Run(lambda call=call: (call(), bench.wait()))
-            for name, call in small.items()
-        }
-        for name, taken in bench.in_turns(waited).items():
-            bench.figure(f"{count} x {length}, {name}", taken * 1e3, "ms")
+        runs = dict[str, Run]()
+        for name, call in encoders(bench, bench.fixed(length, count * length)).items():
+            runs[name] = Run(partial(bench.finish, call))
+        for name, seconds in bench.in_turns(runs).items():
+            bench.figure(f"{count} x {length}, {name}", seconds * 1e3, "ms")
 
 
 def memory(bench: Bench) -> None:
@@ -360,12 +359,12 @@ def memory(bench: Bench) -> None:
     if bench.has_transformers:
         makers[THEIRS] = bench.their_run
     for name, make in makers.items():
-        small, large = (peak(make, bench.tokens // part) for part in (8, 4))
-        bench.figure(
-            name,
-            (large - small) / (bench.tokens // 4 - bench.tokens // 8) / 1e3,
-            "KB a token",
-        )
+        few = bench.tokens // 8
+        more = bench.tokens // 4
+        peak_of_few = peak(make, few)
+        peak_of_more = peak(make, more)
+        slope = (peak_of_more - peak_of_few) / (more - few)  # bytes a token
+        bench.figure(name, slope / 1e3, "KB a token")
 
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {
@@ -380,45 +379,70 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
 
 def measure(bench: Bench, sections: Sequence[str]) -> dict[str, str]:
     """Measure section after section; return the reasons of those that failed."""
-    failures = {}
-    for bench.section in sections:
+    failures = dict[str, str]()
+    for name in sections:
+        bench.section = name
         try:
-            SECTIONS[bench.section](bench)
+            SECTIONS[name](bench)
         except Exception as error:  # noqa: BLE001 whatever it is, it is reported by name
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(where.filename).name}:{where.lineno}"
-            failures[bench.section] = (
-                f"{type(error).__name__} at {place}: {str(error)[:300]}"
-            )
+            failures[name] = _reason(error)
         gc.collect()
         if bench.is_cuda:
             torch.cuda.empty_cache()
     return failures
 
 
+def _reason(error: Exception) -> str:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(where.filename).name}:{where.lineno}"
+    return f"{type(error).__name__} at {place}: {str(error)[:300]}"
+
+
+# ---- the page ------------------------------------------------------------------------
+
+
 def markdown(
     machine: Mapping[str, object],
-    rows: Sequence[Mapping[str, object]],
+    rows: Sequence[Figure],
     failures: Mapping[str, str],
 ) -> str:
-    blocks = [
-        "# litebert on a GPU",
-        "\n".join(f"- {name}: {value}" for name, value in machine.items()),
-    ]
-    for section in dict.fromkeys(row["section"] for row in rows):
-        lines = []
-        for row in (row for row in rows if row["section"] == section):
-            value = float(str(row["value"]))
-            share = row["share"]
-            shown = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
-            part = "" if share is None else f"{100 * float(str(share)):.1f} %"
-            lines.append([row["name"], f"{shown} {row['unit']}".strip(), part])
+    facts = [f"- {name}: {value}" for name, value in machine.items()]
+    blocks = ["# litebert on a GPU", "\n".join(facts)]
+    for section in dict.fromkeys(row.section for row in rows):
+        lines = [row.cells for row in rows if row.section == section]
         blocks += [f"## {section}", table(["what", "measured", "of the GEMM"], lines)]
     blocks += [f"Left out, {section}: {why}" for section, why in failures.items()]
     return "\n\n".join(blocks) + "\n"
 
 
 def main() -> int:
+    options = _parser().parse_args()
+    bench = _bench(options)
+    with device_at(bench.device).computing(torch.bfloat16):
+        failures = measure(bench, options.sections)
+    machine = {
+        "device": platform.machine(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "preset": options.preset,
+        "tokens": bench.tokens,
+        "cores": os.cpu_count(),
+    }
+    if bench.is_cuda:
+        machine["device"] = torch.cuda.get_device_name(bench.device)
+    page = markdown(machine, bench.rows, failures)
+    figures = [asdict(row) for row in bench.rows]
+    record = {"machine": machine, "figures": figures, "failures": failures}
+    text = json.dumps(record, indent=1) + "\n"
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.with_suffix(".json").write_text(text, encoding="utf-8")
+    options.out.with_suffix(".md").write_text(page, encoding="utf-8")
+    print(page)
+    return 0 if bench.rows else 1
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument(
         "--out", type=Path, default=Path("gpu"), help="path of the .json and .md"
@@ -437,48 +461,33 @@ def main() -> int:
     parser.add_argument(
         "--smoke", action="store_true", help="one small round, to check that it runs"
     )
-    options = parser.parse_args()
+    return parser
+
+
+def _bench(options: argparse.Namespace) -> Bench:
     device = choose_device(options.device).place
-    tokens = options.tokens
-    name = platform.machine()
-    if device.type == "cuda":
-        size = torch.cuda.get_device_properties(device).total_memory
-        tokens = tokens or (
-            65_536 if size > 130e9 else 32_768 if size > 70e9 else 8_192
-        )
-        name = torch.cuda.get_device_name(device)
-    config = preset(options.preset).model_copy(
-        update={"vocab_size": 2_000} if options.smoke else {}
-    )
-    bench = Bench(
+    config = preset(options.preset)
+    if options.smoke:
+        config = config.model_copy(update={"vocab_size": 2_000})
+    return Bench(
         device,
         config,
-        tokens or 256,
-        options.smoke,
-        installed("transformers") is not None,
+        tokens=options.tokens or _tokens_by_memory(device),
+        is_smoke=options.smoke,
+        has_transformers=installed("transformers") is not None,
     )
-    with device_at(device).computing(torch.bfloat16):
-        failures = measure(bench, options.sections)
-    machine = {
-        "device": name,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-    machine |= {
-        "cuda": torch.version.cuda,
-        "preset": options.preset,
-        "tokens": bench.tokens,
-        "cores": os.cpu_count(),
-    }
-    page = markdown(machine, bench.rows, failures)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    found = {"machine": machine, "figures": bench.rows, "failures": failures}
-    options.out.with_suffix(".json").write_text(
-        json.dumps(found, indent=1) + "\n", encoding="utf-8"
-    )
-    options.out.with_suffix(".md").write_text(page, encoding="utf-8")
-    print(page)
-    return 0 if bench.rows else 1
+
+
+def _tokens_by_memory(device: torch.device) -> int:
+    """Return the tokens of a step that a device has room for."""
+    if device.type != "cuda":
+        return 256
+    size = torch.cuda.get_device_properties(device).total_memory
+    if size > 130e9:
+        return 65_536
+    if size > 70e9:
+        return 32_768
+    return 8_192
 
 
 if __name__ == "__main__":

@@ -168,13 +168,17 @@ def _write(out: Path, outcomes: Sequence[Outcome], options: argparse.Namespace) 
     lines = ["# A day on a GPU", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
     for outcome in outcomes:
-        state = "passed" if outcome.code == 0 else f"FAILED ({outcome.code})"
-        lines += ["", f"## {outcome.name}: {state}, {outcome.seconds:.0f} s", "", "```"]
-        lines += [*outcome.last_lines, "```"]
+        lines += _page_of(outcome)
     rates = out / "rates.md"
     if rates.exists():
         lines += ["", rates.read_text(encoding="utf-8")]
     (out / "gpu-day.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _page_of(outcome: Outcome) -> list[str]:
+    state = "passed" if outcome.code == 0 else f"FAILED ({outcome.code})"
+    heading = f"## {outcome.name}: {state}, {outcome.seconds:.0f} s"
+    return ["", heading, "", "```", *outcome.last_lines, "```"]
 
 
 def _device(options: argparse.Namespace) -> Device:
@@ -203,11 +207,10 @@ def _compare_answers(device: Device) -> None:
         apart = float(np.linalg.norm(vectors - exact) / np.linalg.norm(exact))
         print(f"vectors in {precision}: {apart:.2e} apart")
         _require(apart < limit, f"vectors in {precision}")
-    words = on_cpu.fill("A small [MASK] sat on a mat.")[0].words
-    found = litebert.load(device=name, precision="fp32").fill(
-        "A small [MASK] sat on a mat."
-    )
-    _require(words == found[0].words, f"the filling {words}")
+    blank = "A small [MASK] sat on a mat."
+    there = litebert.load(device=name, precision="fp32")
+    words = on_cpu.fill(blank)[0].words
+    _require(words == there.fill(blank)[0].words, f"the filling {words}")
 
 
 def _config(dropout: float) -> AlbertConfig:
@@ -234,8 +237,9 @@ def _loss(device: Device, precision: str, dropout: float) -> tuple[float, torch.
     texts = made_up([40, 17, 9, 64, 33, 33], vocab_size=500)
     loss = our_step(network, texts).loss()
     loss.backward()
-    parts = [p.grad.flatten() for p in network.parameters() if p.grad is not None]
-    return loss.item(), torch.cat(parts).cpu()
+    gradients = [weight.grad for weight in network.parameters()]
+    flat = [part.flatten() for part in gradients if part is not None]
+    return loss.item(), torch.cat(flat).cpu()
 
 
 def _compare_losses(device: Device) -> None:
@@ -278,25 +282,31 @@ def _require(is_good: bool, what: str) -> None:
 
 def fine_tune(options: argparse.Namespace) -> None:
     """Fine-tune the packaged model on SST-2, or on a made-up table in a rehearsal."""
+    settings = {"train.device": str(_device(options).place)}
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        settings = {"train.steps": 400, "train.batch_size": 256}
-        task = "sst2"
-        if options.rehearse or not options.glue:
-            settings = {"train.steps": 3, "train.batch_size": 4}
-            path = folder / "reviews.csv"
-            rows = [f"{text},{number % 2}" for number, text in enumerate(TEXTS)]
-            path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
-            task = str(path)
         started = time.monotonic()
-        run = litebert.finetune(
-            task,
-            data=options.glue if task == "sst2" else None,
-            runs=folder / "runs",
-            settings={**settings, "train.device": str(_device(options).place)},
-        )
+        if options.rehearse or not options.glue:
+            run = litebert.finetune(
+                _made_up_table(folder / "reviews.csv"),
+                runs=folder / "runs",
+                settings=settings | {"train.steps": 3, "train.batch_size": 4},
+            )
+        else:
+            run = litebert.finetune(
+                "sst2",
+                data=options.glue,
+                runs=folder / "runs",
+                settings=settings | {"train.steps": 400, "train.batch_size": 256},
+            )
         print(run)
         print(f"fine-tuning took {time.monotonic() - started:.1f} s")
+
+
+def _made_up_table(path: Path) -> str:
+    rows = [f"{text},{number % 2}" for number, text in enumerate(TEXTS)]
+    path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    return str(path)
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -365,8 +375,8 @@ CHECKS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 
 if __name__ == "__main__":
-    chosen = _parser().parse_args()
-    if chosen.part:
-        CHECKS[chosen.part](chosen)
+    part_options = _parser().parse_args()
+    if part_options.part:
+        CHECKS[part_options.part](part_options)
         sys.exit(0)
     sys.exit(main())
