@@ -111,6 +111,7 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(
         ("train.micro_batch_size=7", "multiple"),
         ("optim.warmup_steps=200000", "below train.steps"),
         ("optim.bias_correction=7", "a valid boolean"),
+        ("objective.heads=3", "a valid dictionary"),
         ("model.hidden_size=1000000000000", "less than or equal to 65536"),
     ],
 )
@@ -125,6 +126,34 @@ def test_a_bad_value_is_one_clear_error(word: str, said: str) -> None:
 def test_every_setting_has_allowed_values_and_a_description() -> None:
     for setting in [*describe(PretrainConfig), *describe(FinetuneConfig)]:
         assert setting.allowed and setting.description, setting
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "allowed"),
+    [
+        ("data.corpus", "required", "text"),
+        ("start.model", "None", "text, or null"),
+        ("optim.clip_norm", "1.0", "a number above 0"),
+        ("optim.beta1", "0.9", "a number, 0 or more, below 1"),
+        ("optim.name", "'lamb'", "text: the name of an optimizer"),
+        ("model.attention", "'full'", "text: the name of a kind of attention"),
+        ("model.vocab_size", "30000", "a whole number, 6 or more, at most 4,000,000"),
+        ("objective.whole_word", "True", "true or false"),
+        ("objective.max_predictions", "None", "a whole number, 1 or more, or null"),
+        ("train.precision", "None", "auto, fp32, bf16 or fp16, or null"),
+        ("data.weights", "None", "a list of numbers, [1, 2], or null"),
+        (
+            "objective.heads",
+            "{'masked_lm': 1.0, 'sentence_order': 1.0}",
+            "numbers by name, {name = 1}: the name of a pretraining head",
+        ),
+    ],
+)
+def test_a_setting_is_described_by_its_default_and_what_it_may_be(
+    name: str, default: str, allowed: str
+) -> None:
+    described = {row.name: row for row in describe(PretrainConfig)}
+    assert (described[name].default, described[name].allowed) == (default, allowed)
 
 
 def test_missing_or_unknown_settings_and_invalid_toml_are_one_clear_error(
@@ -188,6 +217,33 @@ def test_presets_have_the_published_heads_and_dropouts() -> None:
         for name in published
     }
     assert heads == published
+
+
+def test_only_a_table_has_entries() -> None:
+    with pytest.raises(
+        LitebertError, match=r"LB-103: there is no setting train\.seed\.a"
+    ):
+        resolve(PretrainConfig, CORPUS, settings_from_words(["train.seed.a=1"]))
+    with pytest.raises(LitebertError, match=r"LB-104: train\.seed cannot have"):
+        resolve(PretrainConfig, CORPUS, settings_from_words(["train.seed={a = 1}"]))
+
+
+def test_of_two_settings_that_contradict_each_other_the_typed_one_is_refused() -> None:
+    recipe = {"optim.warmup_steps": Setting(500, Origin("recipe", "r"))}
+    typed = settings_from_words(["train.steps=100"])
+    with pytest.raises(LitebertError, match=r"LB-104: train\.steps cannot have"):
+        resolve(PretrainConfig, CORPUS, recipe, typed)
+
+
+@pytest.mark.parametrize(
+    ("schema", "verb"), [(PretrainConfig, "pretrain"), (FinetuneConfig, "finetune")]
+)
+def test_a_refused_setting_leads_to_the_settings_of_its_verb(
+    schema: type[BaseModel], verb: str
+) -> None:
+    with pytest.raises(LitebertError, match="LB-103") as refused:
+        resolve(schema, settings_from_words(["train.epochz=3"]))
+    assert refused.value.next == f"litebert config list {verb}"
 
 
 def test_names_are_those_of_the_registries() -> None:

@@ -238,6 +238,8 @@ def named_entities(tags: Sequence[str], labels: Collection[str]) -> list[Entity]
 
     >>> named_entities(["PER", "PER", "O"], ["O", "PER"])
     [Entity(kind='PER', first=0, end=2)]
+    >>> named_entities(["NOUN", "VERB"], ["NOUN", "VERB"])
+    []
     """
     kinds = [label for label in labels if label != "O"]
     are_bare = all(label in _BARE for label in kinds)

@@ -89,7 +89,7 @@ class Registry(Mapping[str, Record], Generic[Record]):
             return
         raise LitebertError(
             "LB-109",
-            f"there already is {self._article()} called {name}",
+            f"there already is {self.noun_with_article()} called {name}",
             received=f"another one, from {module}",
             expected=f"the one of {former.module}",
             next="choose another name",
@@ -101,7 +101,7 @@ class Registry(Mapping[str, Record], Generic[Record]):
         if problem:
             raise LitebertError(
                 "LB-113",
-                f"{name} cannot be added as {self._article()}",
+                f"{name} cannot be added as {self.noun_with_article()}",
                 received=problem,
                 next="correct the plug-in: see docs/extending",
             )
@@ -196,7 +196,7 @@ class Registry(Mapping[str, Record], Generic[Record]):
     def _load_home(self) -> None:
         import_module(self.home)
 
-    def _article(self) -> str:
+    def noun_with_article(self) -> str:
         return f"an {self.noun}" if self.noun[0] in "aeiou" else f"a {self.noun}"
 
 

@@ -463,7 +463,7 @@ def _describe_kind(kind: object, field: FieldInfo) -> str:
         return _one_of(get_args(kind))
     words = _KINDS[kind]
     for registry in _registries_of(field):
-        words += f": the name of a {registry.noun}"
+        words += f": the name of {registry.noun_with_article()}"
     limits = _describe_limits(field)
     if not limits:
         return words
