@@ -42,10 +42,10 @@ LENGTH = 8.0
 RIDGE = 1e-2
 
 
-def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) -> None:
+def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[int, ...] = ()) -> None:
     """Write the folder; its JSON without indentation, since every byte is shipped."""
-    out.mkdir(parents=True)
     model = mean_of_runs(runs, weights)
+    out.mkdir(parents=True)
     write_folder(model, out, dtype=torch.bfloat16)
     matrices_to_float8(out / "model.safetensors")
     # tokenizer.json holds the same pieces; transformers reads it
@@ -58,14 +58,18 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     print(f"{out}: {size:,} bytes")
 
 
-def mean_of_runs(runs: Sequence[Path], weights: Sequence[float]) -> ModelFolder:
+def mean_of_runs(runs: Sequence[Path], weights: Sequence[int]) -> ModelFolder:
     """Return the mean of the runs' models, with a head and a pooler that were trained
     together, or with a fitted pooler alone.
     """
     # The last run first: its network has the head of sentence order, which its start
     # may lack. This head and the pooler that it trained are the last run's own; a mean
     # with a pooler fitted to vectors would be neither.
-    mean = mean_model([run / "model" for run in reversed(runs)], weights[::-1])
+    parts = weights or [1] * len(runs)
+    folders = list[Path]()
+    for run_folder, number in zip(runs, parts, strict=True):
+        folders += [run_folder / "model"] * number
+    mean = mean_model(folders[::-1])
     network = mean.network
     last = read_folder(runs[-1] / "model").network
     assert isinstance(network, AlbertForPretraining)
