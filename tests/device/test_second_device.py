@@ -51,7 +51,7 @@ from litebert.tasks.pretraining import Pretraining
 from litebert.tasks.teacher import Teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.log import RunLog
-from litebert.train.run import Session
+from litebert.train.session import Session
 from litebert.train.step import training_step
 from tests.device.fake import AMPERE, APPLE, PLACE, TURING, fake_gpu, to_fake
 

@@ -38,7 +38,8 @@ from litebert.report.training import write_report
 from litebert.runs import LogRow
 from litebert.settings import Setting, resolve
 from litebert.train.log import RunLog
-from litebert.train.run import Session, begin
+from litebert.train.run import begin
+from litebert.train.session import Session
 
 
 def start_run(

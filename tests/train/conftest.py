@@ -77,7 +77,7 @@ def state_of(run: Path) -> dict[str, object]:
 ASLEEP = """
 import time
 from pathlib import Path
-from litebert.train.run import session
+from litebert.train.session import session
 with session(Path('.')):
     print("ready", flush=True)
     while True:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from litebert.train import run
+from litebert.train import session
 from litebert.train.pretrain import pretrain
 from tests.contract.shell import litebert
 from tests.memory import require_proc, return_free_memory
@@ -117,7 +117,7 @@ def test_control_without_handlers_a_signal_leaves_no_checkpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(run, "STOP_SIGNALS", ())
+    monkeypatch.setattr(session, "STOP_SIGNALS", ())
     each_step(at(3, signal.raise_signal, signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         pretrain(configure(), tmp_path, is_quiet=True)

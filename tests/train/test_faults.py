@@ -32,7 +32,7 @@ from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of, verify
 from litebert.train.log import RunLog
 from litebert.train.pretrain import pretrain
-from litebert.train.run import Session
+from litebert.train.session import Session
 from tests.kills import killed
 
 from .conftest import Configure, EachStep, at, checkpoints_of, state_of

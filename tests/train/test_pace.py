@@ -13,7 +13,7 @@ from litebert.device import choose_device
 from litebert.train import pace as watching
 from litebert.train.log import RunLog
 from litebert.train.pace import Pace
-from litebert.train.run import Session
+from litebert.train.session import Session
 
 
 class Machine:

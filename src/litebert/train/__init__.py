@@ -2,5 +2,5 @@
 
 `pretrain` and `finetune` prepare a run and build what is trained; `loop` trains it, with
 a `step` for each batch, a `clock` or a `pace`, a `log` and its checkpoints; `run` begins
-and resumes it.
+or resumes it, in a `session`.
 """

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from litebert.config import TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.train.checkpoint import RunProgress
-from litebert.train.run import Session
+from litebert.train.session import Session
 
 MIN_STEPS = 20  # the fewest of a run by the clock
 # Comparisons of the clock with the plan in a run. The latest of them give the pace, so

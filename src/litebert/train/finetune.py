@@ -40,7 +40,8 @@ from litebert.tasks.probing import Probe, fit_head
 from litebert.train.log import RunLog
 from litebert.train.loop import Trainee, train
 from litebert.train.preparation import Prepared, prepare
-from litebert.train.run import begin, computing, session, write_model
+from litebert.train.run import begin, computing, write_model
+from litebert.train.session import session
 
 
 def finetune(

@@ -22,7 +22,7 @@ from litebert.errors import (
 )
 from litebert.files import Json
 from litebert.tasks.heads import pretraining_measures
-from litebert.train.run import Session
+from litebert.train.session import Session
 
 # the longest silence before the first and a later line of progress
 FIRST_LINE_SECONDS = 4.0

@@ -21,7 +21,8 @@ from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.clock import Clock
 from litebert.train.log import RunLog
 from litebert.train.pace import Pace
-from litebert.train.run import Session, changed_settings, write_model
+from litebert.train.run import changed_settings, write_model
+from litebert.train.session import Session
 from litebert.train.step import FIRST_SCALE, StepResult, count, training_step
 
 # more steps than any run takes: the clock may decide which step is the last

@@ -40,13 +40,8 @@ from litebert.train.completion import settle
 from litebert.train.log import RunLog
 from litebert.train.loop import Trainee, train
 from litebert.train.pace import Pace
-from litebert.train.run import (
-    Session,
-    begin,
-    computing,
-    session,
-    write_model,
-)
+from litebert.train.run import begin, computing, write_model
+from litebert.train.session import Session, session
 from litebert.train.sources import Sources, plain_text_config
 from litebert.train.weights import new_network, take_start
 
