@@ -20,7 +20,7 @@ from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
 from litebert.nn import AlbertForPretraining
 from litebert.rng import random_bits
-from litebert.runs import AnswerRow, RunFolder
+from litebert.runs import AnswerRow, Result, RunFolder
 from litebert.settings import Resolved, resolve, settings_from_words
 from litebert.tasks.doubts import doubts_of_training, is_start_kept
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -28,33 +28,73 @@ from litebert.train.finetune import finetune
 from litebert.train.preparation import prepare
 from tests.contract import shell
 from tests.networks import config_for
+from tests.tables import csv_text
+
+Configure = Callable[..., Resolved[FinetuneConfig]]
+
+# ---- tables of phrases ---------------------------------------------------------------
 
 COLORS = ("red", "blue", "green", "black")
 THINGS = ("ball", "river", "map", "house", "train", "garden")
-Configure = Callable[..., Resolved[FinetuneConfig]]
+NUM_PHRASES = len(COLORS) * len(THINGS)
 
 
-def _phrase(number: int) -> tuple[str, str]:
+def phrase(number: int) -> tuple[str, str]:
+    """Return a color and a thing."""
     return COLORS[number % 4], THINGS[number // 4 % 6]
 
 
-def _texts(number: int) -> str:
-    rows = ["text,label"]
-    for row in range(number):
-        color, thing = _phrase(row)
-        rows.append(f"a {color} {thing},{color}")
-    return "\n".join(rows) + "\n"
+def drawn_phrase(seed: int, row: int) -> tuple[str, str]:
+    return phrase(int(random_bits(seed, str(row), 0)) % NUM_PHRASES)
 
 
-def _pairs(first: int, last: int) -> str:
+def texts_with_colors(num_rows: int) -> str:
+    rows = [("text", "label")]
+    for row in range(num_rows):
+        color, thing = phrase(row)
+        rows.append((f"a {color} {thing}", color))
+    return csv_text(rows)
+
+
+def pairs_with_scores(first: int, stop: int) -> str:
     """Return pairs whose score is how many of two words they share."""
-    rows = ["sentence1,sentence2,score"]
-    for row in range(first, last):
-        one = _phrase(row)
-        other = _phrase(int(random_bits(1, str(row), 0)) % 24)
-        shared = sum(a == b for a, b in zip(one, other, strict=True))
-        rows.append(f"a {' '.join(one)},the {' '.join(other)},{shared + 0.5}")
-    return "\n".join(rows) + "\n"
+    rows: list[tuple[object, ...]] = [("sentence1", "sentence2", "score")]
+    for row in range(first, stop):
+        color, thing = phrase(row)
+        other_color, other_thing = drawn_phrase(1, row)
+        num_shared = (color == other_color) + (thing == other_thing)
+        pair = (f"a {color} {thing}", f"the {other_color} {other_thing}")
+        rows.append((*pair, num_shared + 0.5))
+    return csv_text(rows)
+
+
+def pairs_with_labels(first: int, stop: int) -> list[tuple[str, str, str]]:
+    """Return pairs with a label: whether both phrases name the same color."""
+    rows = []
+    for row in range(first, stop):
+        color, thing = phrase(row)
+        other_color, place = drawn_phrase(2, row)
+        if row % 2:
+            other_color = color
+        label = "same" if color == other_color else "other"
+        rows.append((f"a {color} {thing}", f"the {other_color} {place}", label))
+    return rows
+
+
+def questions_with_answers() -> list[tuple[str, str]]:
+    """Return pairs that belong together; the color of an answer is another one, which
+    no vector knows.
+    """
+    rows = []
+    for row in range(24):
+        color, thing = phrase(row)
+        other_color = COLORS[(row + 1) % 4]
+        rows.append((f"a {color} {thing}", f"the {other_color} {thing}"))
+    return rows
+
+
+LABELLED = ("premise", "hypothesis", "label")
+NEW_LABELLED = pairs_with_labels(96, 132)
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +103,18 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs.
     """
     folder = tmp_path_factory.mktemp("start")
-    (folder / "texts.csv").write_text(_texts(60), encoding="utf-8")
-    (folder / "new.csv").write_text(_texts(24), encoding="utf-8")
-    (folder / "pairs.csv").write_text(_pairs(0, 96), encoding="utf-8")
-    (folder / "others.csv").write_text(_pairs(96, 144), encoding="utf-8")
+    tables = {
+        "texts.csv": texts_with_colors(60),
+        "new.csv": texts_with_colors(24),
+        "scored.csv": pairs_with_scores(0, 96),
+        "new-scored.csv": pairs_with_scores(96, 144),
+        "labelled.csv": csv_text([LABELLED, *pairs_with_labels(0, 96)]),
+        "new-labelled.csv": csv_text([LABELLED, *NEW_LABELLED]),
+        "answers.csv": csv_text([("question", "answer"), *questions_with_answers()]),
+    }
+    for name, table in tables.items():
+        (folder / name).write_text(table, encoding="utf-8")
+
     words = [*COLORS, *THINGS, "a the number 0 1 2 3 4 5 6 7 8 9"]
     tokenizer = Tokenizer.from_model(train_tokenizer(words * 9, vocab_size=50))
     config = config_for(tokenizer, max_position_embeddings=40, initializer_range=0.1)
@@ -78,6 +126,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def configure(start: Path) -> Configure:
+    """Return a function that resolves the settings of a fine-tuning."""
     common = [
         "task.name=table",
         f"model.start={start / 'model'}",
@@ -93,23 +142,38 @@ def configure(start: Path) -> Configure:
     return of
 
 
+def finetuned(settings: Resolved[FinetuneConfig], run: Path) -> Result:
+    assert finetune(settings, run, is_quiet=True) == 0
+    result = RunFolder(run).outcome
+    assert result is not None
+    return result
+
+
+# ---- what the start knows ------------------------------------------------------------
+
+
 def test_the_first_evaluation_is_a_regression_on_the_vectors(
     tmp_path: Path, configure: Configure
 ) -> None:
-    configured = configure("texts.csv", "new.csv", "train.steps=2")
-    for name in ("one", "two"):
-        assert finetune(configured, tmp_path / name, is_quiet=True) == 0
-    run = RunFolder(tmp_path / "one")
-    first = run.evaluations[0]
-    assert first.step == 0 and first.values["accuracy"] > 0.9
-    result = run.outcome
-    assert result is not None and result.first is not None
+    run = tmp_path / "run"
+    result = finetuned(configure("texts.csv", "new.csv", "train.steps=2"), run)
+    first = RunFolder(run).evaluations[0]
+    assert first.step == 0
+    assert first.values["accuracy"] > 0.9
+    assert result.first is not None
     assert result.first.values == first.values
-    assert result.baseline["accuracy"] == 0.25
-    rows = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("one", "two")]
-    losses = [
-        [json.loads(line).get("loss") for line in text.splitlines()] for text in rows
-    ]
+    assert result.baseline["accuracy"] == 0.25  # of four colors
+
+
+def test_a_start_from_vectors_is_trained_alike_twice(
+    tmp_path: Path, configure: Configure
+) -> None:
+    settings = configure("texts.csv", "new.csv", "train.steps=2")
+    losses = list[list[object]]()
+    for name in ("one", "two"):
+        finetuned(settings, tmp_path / name)
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        losses.append([json.loads(line).get("loss") for line in lines])
     assert losses[0] == losses[1]
 
 
@@ -117,61 +181,82 @@ def test_a_run_goes_on_with_the_same_start_at_another_path_and_with_no_other(
     tmp_path: Path, start: Path, configure: Configure
 ) -> None:
     run = tmp_path / "run"
-    words = ("train.steps=1",)
-    assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
+    finetuned(configure("texts.csv", "new.csv", "train.steps=1"), run)
     moved = shutil.copytree(start / "model", tmp_path / "moved")
-    words = (*words, f"model.start={moved}")
-    assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
+    from_moved = configure(
+        "texts.csv", "new.csv", "train.steps=1", f"model.start={moved}"
+    )
+    finetuned(from_moved, run)
+
     weights = moved / "model.safetensors"
     tensors = load_file(weights)
     tensors["albert.embeddings.word_embeddings.weight"] += 0.01
     save_file(tensors, weights)
     with pytest.raises(LitebertError, match="LB-505"):
-        finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True)
+        finetune(from_moved, run, is_quiet=True)
 
 
-def test_training_that_loses_what_the_start_had_is_said_and_the_start_is_kept(
-    tmp_path: Path,
-    start: Path,
-    configure: Configure,
-    capsys: pytest.CaptureFixture[str],
+# ---- which model is kept -------------------------------------------------------------
+
+DIVERGING = ("train.steps=3", "optim.learning_rate=0.5", "train.eval_every=1")
+
+
+@pytest.fixture(scope="module")
+def diverged(
+    tmp_path_factory: pytest.TempPathFactory, configure: Configure
+) -> tuple[Path, Result]:
+    """Train until what the start knew is lost."""
+    run = tmp_path_factory.mktemp("diverged") / "run"
+    return run, finetuned(configure("texts.csv", "new.csv", *DIVERGING), run)
+
+
+def test_training_that_loses_what_the_start_had_is_doubted(
+    diverged: tuple[Path, Result],
 ) -> None:
-    words = ("train.steps=3", "optim.learning_rate=0.5", "train.eval_every=1")
-    run = tmp_path / "run"
-    assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
-    result = RunFolder(run).outcome
-    assert result is not None and result.kept == "best" and result.best.step == 0
-    accuracy = result.best.values["accuracy"]
-    assert result.last.values["accuracy"] < 0.9 < accuracy
-    doubts = [doubt for doubt in result.doubts if "made the model worse" in doubt]
-    assert len(doubts) == 1
-    kept, best = (
-        read_folder(run / name).network.state_dict() for name in ("model", "best")
-    )
-    assert all(torch.equal(kept[name], best[name]) for name in best)
+    _, result = diverged
+    assert result.last.values["accuracy"] < 0.9 < result.best.values["accuracy"]
+    assert "made the model worse" in "\n".join(result.doubts)
+
+
+def test_the_start_is_kept_if_training_loses_what_it_had(
+    diverged: tuple[Path, Result], start: Path
+) -> None:
+    run, result = diverged
+    assert result.kept == "best"
+    assert result.best.step == 0
+    kept = read_folder(run / "model").network.state_dict()
+    best = read_folder(run / "best").network.state_dict()
+    for name, tensor in best.items():
+        assert torch.equal(kept[name], tensor), name
+
     evaluated = litebert.evaluate(run, data=start / "new.csv", quiet=True)
+    accuracy = result.best.values["accuracy"]
     assert evaluated.measures["dev"]["accuracy"] == accuracy
-    answers = (run / "answers" / "dev.jsonl").read_text().splitlines()
-    scores = [json.loads(line)["score"] for line in answers]
-    assert np.mean(scores) == pytest.approx(accuracy)
+
+
+def test_the_answers_of_a_run_are_those_of_the_model_that_is_kept(
+    diverged: tuple[Path, Result],
+) -> None:
+    run, result = diverged
+    lines = (run / "answers" / "dev.jsonl").read_text().splitlines()
+    scores = [json.loads(line)["score"] for line in lines]
+    assert np.mean(scores) == pytest.approx(result.best.values["accuracy"])
 
 
 def test_of_a_start_and_an_end_that_are_equally_right_the_end_is_kept(
     tmp_path: Path, configure: Configure
 ) -> None:
     """A regression with a strong penalty is right, too, but hardly sure."""
-    run = tmp_path / "run"
     words = ("train.steps=2", "optim.learning_rate=1e-9")
-    assert finetune(configure("texts.csv", "new.csv", *words), run, is_quiet=True) == 0
-    result = RunFolder(run).outcome
-    assert result is not None and result.first is not None
+    result = finetuned(configure("texts.csv", "new.csv", *words), tmp_path / "run")
+    assert result.first is not None
     assert result.first.values["accuracy"] == result.last.values["accuracy"]
     assert result.kept == "last"
-    assert any("added nothing that 24 rows can show" in text for text in result.doubts)
+    assert "added nothing that 24 rows can show" in "\n".join(result.doubts)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "is_kept", "said"),
+    ("before", "after", "is_kept", "doubt"),
     [
         (0.80, 0.75, True, "made the model worse"),
         (0.80, 0.80, False, "added nothing"),
@@ -181,164 +266,168 @@ def test_of_a_start_and_an_end_that_are_equally_right_the_end_is_kept(
     ],
 )
 def test_a_start_that_knows_nothing_is_not_kept(
-    before: float, after: float, is_kept: bool, said: str
+    before: float, after: float, is_kept: bool, doubt: str
 ) -> None:
     first = {"accuracy": before}
     last = {"accuracy": after}
     constant = {"accuracy": 0.70}
-    answers = [AnswerRow(str(n), "a text", "yes", "yes", 0.9, 1.0) for n in range(500)]
     assert is_start_kept("accuracy", first, last, constant) == is_kept
+
+    answers = [AnswerRow(str(n), "a text", "yes", "yes", 0.9, 1.0) for n in range(500)]
     doubts = doubts_of_training("accuracy", first, last, constant, {"dev": answers})
-    assert said in "".join(doubts)
-    assert bool(doubts) == bool(said)
+    assert doubt in "".join(doubts)
+    assert bool(doubts) == bool(doubt)
+
+
+# ---- pairs with a score --------------------------------------------------------------
+
+
+def assert_answers_as_evaluated(run: Path, measure: str) -> None:
+    """Check that the model of a run has the measure that the run has recorded, and the
+    vectors that sentence-transformers computes from it.
+    """
+    result = RunFolder(run).outcome
+    assert result is not None
+    evaluated = shell.litebert("evaluate", run, "--json").ok.json
+    expected = result.of_model.values[measure]
+    assert evaluated["dev"][measure] == pytest.approx(expected)
+
+    texts = ["a red ball", "the red ball", "the green train"]
+    reference = SentenceTransformer(str(run / "model"), device="cpu")
+    vectors = litebert.load(run).embed(texts)
+    np.testing.assert_allclose(vectors, reference.encode(texts), atol=1e-5)
 
 
 def test_pairs_with_a_score_become_a_model_of_vectors(
     tmp_path: Path, configure: Configure
 ) -> None:
-    words = ("train.epochs=6", "optim.learning_rate=0.002", "data.problem=similarity")
     run = tmp_path / "run"
-    assert (
-        finetune(configure("pairs.csv", "others.csv", *words), run, is_quiet=True) == 0
-    )
-    result = RunFolder(run).outcome
-    assert result is not None and result.first is not None
+    words = ("train.epochs=6", "optim.learning_rate=0.002", "data.problem=similarity")
+    result = finetuned(configure("scored.csv", "new-scored.csv", *words), run)
     assert result.key_measure == "spearman"
+    assert result.first is not None
     assert result.last.values["spearman"] > result.first.values["spearman"] + 0.05
+
     model = litebert.load(run)
     assert model.verbs == ("embed",)
-    texts = ["a red ball", "the red ball", "the green train"]
-    near, far = (float(model.similar(texts[0], text)) for text in texts[1:])
+    near = model.similar("a red ball", "the red ball")
+    far = model.similar("a red ball", "the green train")
     assert near > far
-    theirs = SentenceTransformer(str(run / "model"), device="cpu").encode(texts)
-    np.testing.assert_allclose(model.embed(texts), theirs, atol=1e-5)
-    evaluated = shell.litebert("evaluate", run, "--json").json
-    assert evaluated["dev"]["spearman"] == pytest.approx(result.last.values["spearman"])
+    assert_answers_as_evaluated(run, "spearman")
 
 
 def test_the_better_start_decides_how_scored_pairs_are_trained(
     tmp_path: Path, configure: Configure
 ) -> None:
     run = tmp_path / "run"
-    configured = configure("pairs.csv", "others.csv", "train.steps=2")
-    assert finetune(configured, run, is_quiet=True) == 0
-    problem = RunFolder(run).file.data["problem"]
-    assert problem in ("similarity", "regression")
+    settings = configure("scored.csv", "new-scored.csv", "train.steps=2")
+    finetuned(settings, run)
+    assert RunFolder(run).file.data["problem"] in ("similarity", "regression")
     # resumed as it was begun
-    assert finetune(configured, run, is_quiet=True) == 0
-    named = configure(
-        "pairs.csv", "others.csv", "train.steps=2", "data.problem=regression"
-    )
-    assert finetune(named, tmp_path / "named", is_quiet=True) == 0
-    assert RunFolder(tmp_path / "named").file.data["problem"] == "regression"
+    finetuned(settings, run)
 
 
-def _unlike(first: int, last: int) -> str:
-    """Return pairs with a label: whether both phrases name the same color."""
-    rows = ["premise,hypothesis,label"]
-    for row in range(first, last):
-        color, thing = _phrase(row)
-        other, place = _phrase(int(random_bits(2, str(row), 0)) % 24)
-        if row % 2:
-            other = color
-        label = "same" if color == other else "other"
-        rows.append(f"a {color} {thing},the {other} {place},{label}")
-    return "\n".join(rows) + "\n"
+def test_a_problem_that_is_named_is_trained(
+    tmp_path: Path, configure: Configure
+) -> None:
+    run = tmp_path / "run"
+    words = ("train.steps=2", "data.problem=regression")
+    finetuned(configure("scored.csv", "new-scored.csv", *words), run)
+    assert RunFolder(run).file.data["problem"] == "regression"
+
+
+# ---- pairs with a label --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reading", ["apart", "mean"])
 def test_a_pair_is_read_as_its_head_was_trained_wherever_it_is_answered(
     tmp_path: Path, start: Path, configure: Configure, reading: str
 ) -> None:
-    for name, last in (("unlike.csv", 96), ("unlike-new.csv", 132)):
-        rows = _unlike(last - 36 if name == "unlike-new.csv" else 0, last)
-        (start / name).write_text(rows, encoding="utf-8")
-    words = ("train.steps=4", f"model.pooling={reading}")
     run = tmp_path / "run"
-    configured = configure("unlike.csv", "unlike-new.csv", *words)
-    assert finetune(configured, run, is_quiet=True) == 0
-    result = RunFolder(run).outcome
-    assert result is not None
-    chosen = result.best if result.kept == "best" else result.last
-    accuracy = chosen.values["accuracy"]
-    evaluated = litebert.evaluate(run, data=start / "unlike-new.csv", quiet=True)
+    words = ("train.steps=4", f"model.pooling={reading}")
+    result = finetuned(configure("labelled.csv", "new-labelled.csv", *words), run)
+    accuracy = result.of_model.values["accuracy"]
+    evaluated = litebert.evaluate(run, data=start / "new-labelled.csv", quiet=True)
     assert evaluated.measures["dev"]["accuracy"] == accuracy
+
+    firsts = [first for first, _, _ in NEW_LABELLED]
+    seconds = [second for _, second, _ in NEW_LABELLED]
     model = litebert.load(run)
-    lines = [
-        line.split(",") for line in (start / "unlike-new.csv").read_text().splitlines()
-    ]
-    firsts, seconds, labels = zip(*lines[1:], strict=True)
-    predictions = model.classify(firsts, seconds)
-    is_right = [
-        one.labels[0] == label for one, label in zip(predictions, labels, strict=True)
-    ]
-    assert np.mean(is_right) == pytest.approx(accuracy)
-    explained = model.explain("classify", firsts[0], seconds[0])
-    assert {word.part for word in explained.words} == {"text", "pair"}
-    assert abs(explained.error) < 0.05
+    answers = model.classify(firsts, seconds)
+    num_right = 0
+    for answer, (_, _, label) in zip(answers, NEW_LABELLED, strict=True):
+        num_right += answer.labels == (label,)
+    assert num_right / len(NEW_LABELLED) == pytest.approx(accuracy)
+
+    explanation = model.explain("classify", firsts[0], seconds[0])
+    assert {word.part for word in explanation.words} == {"text", "pair"}
+    assert abs(explanation.error) < 0.05
+
     write_folder(read_folder(run / "model"), tmp_path / "again")
-    again = litebert.load(tmp_path / "again").classify(firsts, seconds)
-    assert again == predictions
+    assert litebert.load(tmp_path / "again").classify(firsts, seconds) == answers
 
 
 def test_the_better_start_decides_how_labelled_pairs_are_read(
-    tmp_path: Path, start: Path, configure: Configure
+    tmp_path: Path, configure: Configure
 ) -> None:
-    (start / "unlike.csv").write_text(_unlike(0, 96), encoding="utf-8")
     run = tmp_path / "run"
-    configured = configure("unlike.csv", "unlike.csv", "train.steps=1")
-    note = prepare(configured, run).dataset.notes[-1]
+    settings = configure("labelled.csv", "labelled.csv", "train.steps=1")
+    note = prepare(settings, run).dataset.notes[-1]
     losses = re.findall(r"read (?:together|apart) ([0-9.]+)", note)
     together, apart = map(float, losses)
     better = "apart" if apart < together - 0.01 else "mean"
-    assert finetune(configured, run, is_quiet=True) == 0
+    finetuned(settings, run)
     assert RunFolder(run).settings["model.pooling"] == better
     # resumed as it was begun
-    assert finetune(configured, run, is_quiet=True) == 0
+    finetuned(settings, run)
 
 
-def test_a_model_that_reads_two_texts_apart_asks_for_both(
-    tmp_path: Path, start: Path, configure: Configure
-) -> None:
-    (start / "unlike.csv").write_text(_unlike(0, 48), encoding="utf-8")
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
+    """Train a model that reads two texts apart."""
+    run = tmp_path_factory.mktemp("apart") / "run"
     words = ("train.steps=1", "model.pooling=apart")
-    run = tmp_path / "run"
-    assert finetune(configure("unlike.csv", "unlike.csv", *words), run) == 0
+    finetuned(configure("labelled.csv", "labelled.csv", *words), run)
+    return run
+
+
+def test_a_model_that_reads_two_texts_apart_asks_for_both(apart: Path) -> None:
     with pytest.raises(LitebertError, match="LB-938"):
-        litebert.load(run).classify("a red ball")
-    output = tmp_path / "export" / "model.onnx"
-    refused = shell.litebert("export", "onnx", run, output)
-    assert "LB-476" in refused.stderr and "apart" in refused.stderr
+        litebert.load(apart).classify("a red ball")
+
+
+def test_a_model_that_reads_two_texts_apart_is_not_exported(
+    apart: Path, tmp_path: Path
+) -> None:
+    done = shell.litebert("export", "onnx", apart, tmp_path / "export" / "model.onnx")
+    assert "LB-476" in done.stderr
+    assert "apart" in done.stderr
+
+
+def test_single_texts_cannot_be_read_apart(
+    tmp_path: Path, configure: Configure
+) -> None:
+    settings = configure("texts.csv", "new.csv", "train.steps=1", "model.pooling=apart")
     with pytest.raises(LitebertError, match="LB-518"):
-        finetune(configure("texts.csv", "new.csv", *words), tmp_path / "single")
+        finetune(settings, tmp_path / "run")
+
+
+# ---- pairs that belong together ------------------------------------------------------
 
 
 def test_pairs_without_a_score_become_a_model_of_vectors(
-    tmp_path: Path, start: Path, configure: Configure
+    tmp_path: Path, configure: Configure
 ) -> None:
-    rows = ["question,answer"]
-    for row in range(24):
-        color, thing = _phrase(row)
-        # the color of the answer is another one, which no vector knows
-        other = COLORS[(row + 1) % 4]
-        rows.append(f"a {color} {thing},the {other} {thing}")
-    (start / "answers.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    words = ("train.epochs=20", "optim.learning_rate=0.002", "data.problem=matches")
     run = tmp_path / "run"
-    configured = configure("answers.csv", "answers.csv", *words)
-    assert finetune(configured, run, is_quiet=True) == 0
-    result = RunFolder(run).outcome
-    assert result is not None and result.first is not None
+    words = ("train.epochs=20", "optim.learning_rate=0.002", "data.problem=matches")
+    result = finetuned(configure("answers.csv", "answers.csv", *words), run)
     assert result.key_measure == "mrr"
     assert result.baseline["accuracy"] == pytest.approx(1 / 24)
+    assert result.first is not None
     assert result.last.values["mrr"] > result.first.values["mrr"] + 0.2
-    model = litebert.load(run)
-    texts = [row.split(",")[1] for row in rows[1:]]
-    theirs = SentenceTransformer(str(run / "model"), device="cpu").encode(texts)
-    np.testing.assert_allclose(model.embed(texts), theirs, atol=1e-5)
-    evaluated = shell.litebert("evaluate", run, "--json").json
-    assert evaluated["dev"]["mrr"] == pytest.approx(result.of_model.values["mrr"])
-    checked = shell.litebert(
-        "data", "check", start / "answers.csv", "--problem", "matches"
-    )
-    assert checked.code == 0, checked.stderr
+    assert_answers_as_evaluated(run, "mrr")
+
+
+def test_pairs_without_a_score_are_checked(start: Path) -> None:
+    words = ("data", "check", start / "answers.csv", "--problem", "matches")
+    assert shell.litebert(*words).ok
