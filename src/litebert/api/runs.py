@@ -185,8 +185,10 @@ class Run(on_disk.RunFolder):
 
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
         """Return what --json prints."""
-        if self.plan is not None or self.exit_code:
-            return self.plan.value if self.plan else None
+        if self.plan is not None:
+            return self.plan.value
+        if self.exit_code:
+            return None
         if self.kind == "fine-tuning":
             results = [cast("Result", part.result) for part in self.finished or (self,)]
             return results if self.seeds else results[0]

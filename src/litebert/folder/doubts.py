@@ -82,6 +82,6 @@ def find_other_labels(folder: Path) -> str | None:
     for number, name in names.items():
         other = numbers.get(str(name))
         if str(other) != number:
-            said = "nothing" if other is None else other
-            return f"id2label has {name!r} for {number}, and label2id {said} for it"
+            there = "nothing" if other is None else other
+            return f"id2label has {name!r} for {number}, and label2id {there} for it"
     return None

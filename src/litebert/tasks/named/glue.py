@@ -59,6 +59,10 @@ class GlueTask:
         """The labels as the authors' files and the leaderboard spell them."""
         return self.written or self.labels
 
+    def names(self, *, is_tsv: bool) -> tuple[str, ...]:
+        """Return the labels as a file spells them: one of the authors, or of the Hub."""
+        return self.spellings if is_tsv else self.labels
+
     def patterns(self, split: str) -> tuple[str, ...]:
         """Return where the files of a split may be, the authors' before the Hub's:
         RTE/dev.tsv, dev.tsv, and so on.
@@ -190,7 +194,7 @@ class _Layout:
         label = label_of(self.task, cell, is_tsv=self.is_tsv)
         if label is not None:
             return label
-        names = self.task.spellings if self.is_tsv else self.task.labels
+        names = self.task.names(is_tsv=self.is_tsv)
         expected = f"a score from 0 to {HIGHEST_SCORE}"
         if names:
             expected = f"one of {', '.join(names)}"
@@ -214,7 +218,7 @@ def label_of(task: GlueTask, cell: object, *, is_tsv: bool) -> int | float | Non
         score = number_of(cell)
         is_score = score is not None and 0 <= score <= HIGHEST_SCORE
         return score if is_score else None
-    names = task.spellings if is_tsv else task.labels
+    names = task.names(is_tsv=is_tsv)
     name = cell
     if isinstance(cell, int):
         hub_names = task.hub_labels or names
