@@ -186,13 +186,15 @@ def _pretrain(
     with join_world(device.distributed_backend) as world:
         is_quiet = quiet or not world.is_first
         was_finished = on_disk.RunFolder(folder).is_finished
+        settled = resolved
         if not was_finished and not is_quiet:
-            resolved, planned = _plan_pretraining(resolved, folder, texts, quiet=False)
+            # the plan measures what the run needs to know, such as its steps
+            settled, planned = _plan_pretraining(resolved, folder, texts, quiet=False)
             say(planned.text)
         if texts is not None:  # of a finished run, too: the texts may be other ones
             silent = is_quiet or was_finished
             world.from_first(lambda: texts.build(quiet=silent))
-        code = train(resolved, folder, is_quiet=is_quiet, world=world)
+        code = train(settled, folder, is_quiet=is_quiet, world=world)
         run = Run(folder, code, is_here=world.is_first)
         if world.is_first:
             conclude(run, quiet=is_quiet, was_finished=was_finished)

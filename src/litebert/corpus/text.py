@@ -5,7 +5,7 @@ passages into sentences.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from operator import attrgetter
 from typing import IO, NamedTuple
 
@@ -169,11 +169,10 @@ def split_source(
                 starts.append(start)
     if len(starts) == 1:
         return [source]
-    ends = [*starts[1:], source.size]
-    return [
-        replace(source, size=end - start, part=range(start, end))
-        for start, end in zip(starts, ends, strict=True)
-    ]
+    parts = list[Source]()
+    for start, end in pairwise([*starts, source.size]):
+        parts.append(replace(source, size=end - start, part=range(start, end)))
+    return parts
 
 
 def _next_document(file: IO[bytes], place: int, kind: str) -> int:

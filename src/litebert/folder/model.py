@@ -100,11 +100,11 @@ def build_network(
     """Build a network from tensors under Hugging Face's names; without a head, for
     pretraining.
     """
-    named, notes = on_disk.canonicalize(tensors, layout)
-    config, named = _settle_projection(config, named)
+    canonical, notes = on_disk.canonicalize(tensors, layout)
+    settled, named = _settle_projection(config, canonical)
     network = _empty_network(
         named,
-        config,
+        settled,
         head,
         pretraining_heads,
         source=source,
@@ -116,7 +116,7 @@ def build_network(
     expected = network.state_dict()
     places = dict[str, list[str]]()
     for name in expected:
-        places[name] = on_disk.tensor_names(name, config, head, layout)
+        places[name] = on_disk.tensor_names(name, settled, head, layout)
     parameters = _merge_copies(places, named, source)
     used = set(chain.from_iterable(places[name] for name in parameters))
     unused = tuple(sorted(named.keys() - used))

@@ -256,9 +256,10 @@ class CorpusLoader(Loader):
 
     def sequences(self, start: int, stop: int) -> Iterator[MaskedSequence]:
         settings = self._settings
-        while start < stop:
-            epoch, first = divmod(start, self.epoch_size)
-            positions = np.arange(first, min(first + stop - start, self.epoch_size))
+        number = start  # of the next sequence
+        while number < stop:
+            epoch, first = divmod(number, self.epoch_size)
+            positions = np.arange(first, min(first + stop - number, self.epoch_size))
             # The order of an epoch is a random permutation of the rows of its plan.
             plan = self._plan(epoch=epoch)
             rows = rng.permutation(
@@ -268,11 +269,10 @@ class CorpusLoader(Loader):
                 len(plan),
                 positions % len(plan),
             )
-            for position, row in zip(
-                positions.tolist(), plan[rows].tolist(), strict=True
-            ):
+            instances = plan[rows].tolist()
+            for position, row in zip(positions.tolist(), instances, strict=True):
                 yield self._masked_sequence(epoch, position, Instance(*row))
-            start += len(positions)
+            number += len(positions)
 
     def _masked_sequence(
         self, epoch: int, position: int, instance: Instance

@@ -161,16 +161,16 @@ class Tokenizer:
         and `tokenizer_config.json`. `max_length` is the model's number of positions, to
         which transformers truncates on request.
         """
-        folder = Path(folder)
+        path = Path(folder)
         is_unigram = isinstance(self._model, UnigramModel)
         name = UNIGRAM_FILE if is_unigram else WORDPIECE_FILE
         replaced_name = WORDPIECE_FILE if is_unigram else UNIGRAM_FILE
         # the rules of reading first: a vocabulary without them would encode wrongly
         config = tokenizer_config(self._model, max_length)
-        files.write_json(folder / CONFIG_FILE, config)
-        files.write_json(folder / PIPELINE_FILE, tokenizer_json(self._model))
-        files.write_bytes(folder / name, self._model.data)
-        (folder / replaced_name).unlink(missing_ok=True)
+        files.write_json(path / CONFIG_FILE, config)
+        files.write_json(path / PIPELINE_FILE, tokenizer_json(self._model))
+        files.write_bytes(path / name, self._model.data)
+        (path / replaced_name).unlink(missing_ok=True)
 
     # ---- texts to ids ----------------------------------------------------------------
 

@@ -64,22 +64,23 @@ def finetune(
     """
     with session(folder, world) as opened:
         # Before `begin` writes run.json, so that a mistake in the data begins no run.
-        if prepared is None:
-            prepared = prepare(resolved, _folder_of_choices(folder, group))
+        local = prepared
+        if local is None:
+            local = prepare(resolved, _folder_of_choices(folder, group))
         # Every process has prepared its own; on another machine, it may have measured
         # another precision.
-        prepared = prepared.as_first(world)
+        shared = local.as_first(world)
         is_finished = begin(
             folder,
-            prepared.resolved,
-            data=prepared.data,
-            plugins=prepared.plugins,
+            shared.resolved,
+            data=shared.data,
+            plugins=shared.plugins,
             group=group,
             world=world,
         )
         if is_finished:
             return 0
-        settings = prepared.config.train
+        settings = shared.config.train
         device = choose_device(settings.device)
         with computing(settings, device):
             log = RunLog(
@@ -87,10 +88,10 @@ def finetune(
                 settings,
                 device,
                 is_quiet,
-                flops_per_token=_flops_per_token(prepared),
-                baseline=prepared.baseline,
+                flops_per_token=_flops_per_token(shared),
+                baseline=shared.baseline,
             )
-            return _train(prepared, log)
+            return _train(shared, log)
 
 
 def _folder_of_choices(folder: Path, group: Path | None) -> Path:
