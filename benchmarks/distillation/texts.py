@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.distillation.short_sentences import FREQUENT
 from benchmarks.texts import EVERYDAY, articles, chapters, rows, squad
-from litebert.corpus.build import is_held_out
+from litebert.corpus.part import is_held_out
 from litebert.corpus.text import TextSettings, split_sentences
 from litebert.files import append_line, write_text
 

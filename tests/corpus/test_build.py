@@ -114,7 +114,7 @@ def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
         if count < 0
         else distinct + (distinct[-1:] if count > 1 else [])
     )
-    monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
+    monkeypatch.setattr("litebert.corpus.part.is_held_out", lambda *_: to_held_out)
     path = write("a.txt", paragraphs(originals))
     summary = build(
         path, sentences="line", documents=documents, held_out=share, shard_tokens=1_500

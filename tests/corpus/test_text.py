@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus import build as building
-from litebert.corpus import check, check_corpus, check_text, text
+from litebert.corpus import check, check_corpus, check_text, part, text
 from litebert.corpus.filter import corpus_filter
 from litebert.corpus.text import (
     Passage,
@@ -252,7 +251,7 @@ def test_problems_in_a_corpus_are_found(
     by_kind = findings(report)
     assert " single sentence documents, " in str(report)
     repeated = [
-        story for story in tales(5) if not building.is_held_out(" ".join(story), 0.2)
+        story for story in tales(5) if not part.is_held_out(" ".join(story), 0.2)
     ]
     assert by_kind["duplicate document"].count == len(repeated) > 0
     assert by_kind["single-sentence document"].example == "only one lantern."
@@ -260,7 +259,7 @@ def test_problems_in_a_corpus_are_found(
     assert by_kind["unknown token"].count == 1 and "held-out overlap" not in by_kind
 
     turns = cycle([False, True])
-    monkeypatch.setattr(building, "is_held_out", lambda *_: next(turns))
+    monkeypatch.setattr(part, "is_held_out", lambda *_: next(turns))
     report = check_corpus(
         build(
             write("b.jsonl", rows([texts[0], *texts])), output="other", held_out=0.2

@@ -1,7 +1,7 @@
 """A corpus: text as documents and sentences of token ids, in memory-mapped files.
 
-`text` splits inputs into sentences, `shards` are files, `build` makes them, `corpus`
-opens them, `check` finds trouble.
+`text` splits inputs into sentences, `shards` are files, `build` makes them, `part` by
+part, `corpus` opens them, `check` finds trouble.
 """
 
 from litebert.corpus.build import build_corpus

@@ -154,6 +154,16 @@ class Manifest(Section):
     shards: tuple[ShardRecord, ...]
 
 
+def sides_of(folder: Path, plan: CorpusPlan) -> dict[Side, Path]:
+    """Return the folders of the corpus: of what is trained on, and of what is held
+    out.
+    """
+    sides: dict[Side, Path] = {"train": folder}
+    if plan.held_out:
+        sides["held-out"] = folder / HELD_OUT
+    return sides
+
+
 def read_record(path: Path, model: type[Wanted]) -> Wanted:
     """Read and validate a record."""
     advice = (
