@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import litebert
+from litebert.answers import Classification
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.inference.model import MAX_CHARACTERS, Model
@@ -268,6 +269,7 @@ def test_control_without_the_check_such_outputs_are_given(
 MEASURE = """
 import torch
 import litebert
+from litebert.answers import Classification
 from litebert.config import HeadConfig
 from litebert.inference.model import Model
 from litebert.nn import AlbertForTask
@@ -408,3 +410,29 @@ def test_what_cannot_be_explained_is_refused() -> None:
     for verb, texts, answer, code in UNEXPLAINED:
         with pytest.raises(LitebertError, match=code):
             _model(None).explain(verb, *texts, answer=answer)
+
+
+@pytest.mark.parametrize(
+    ("labels", "values", "line"),
+    [
+        (("stars",), {"stars": 3.434}, "stars 3.434       I love it"),
+        (
+            ("b",),
+            {"a": 0.25, "b": 0.75},
+            f"{'b':<18}{'I love it':<52}b 0.7500  a 0.2500",
+        ),
+        ((), {"toxic": 0.1}, f"{'no label':<18}{'I love it':<52}toxic 0.1000"),
+        (
+            ("a", "b"),
+            {"a": 0.9, "b": 0.8},
+            f"{'a, b':<18}{'I love it':<52}a 0.9000  b 0.8000",
+        ),
+    ],
+)
+def test_a_classification_is_a_line_without_repetition(
+    labels: tuple[str, ...], values: dict[str, float], line: str
+) -> None:
+    shown = TABLE["classify"].line(
+        {"text": "I  love it"}, Classification(labels, values)
+    )
+    assert shown == line

@@ -181,16 +181,19 @@ MOST_VALUES = 5  # of a text with many labels, those that are shown
 
 
 def _labels_line(row: Row, answer: Classification) -> str:
-    """Return the labels, the beginning of the text, and the likeliest values."""
+    """Return the labels, the beginning of the text, and the likeliest values; for a
+    score, only its name, its value and the text.
+    """
     labels = ", ".join(answer.labels) or "no label"
-    words = row["text"].split()
-    beginning = " ".join(words)[:50]
-    # a single value may be a score, of any size
-    form = ".4f" if len(answer.values) > 1 else ".4g"
+    beginning = " ".join(row["text"].split())[:50]
+    if answer.labels and len(answer.values) == 1:
+        [score] = answer.values.values()
+        named_score = f"{labels} {score:.4g}"
+        return f"{named_score:<16}  {beginning}"
     likeliest = sorted(answer.values, key=lambda name: -answer.values[name])
     values = list[str]()
     for name in likeliest[:MOST_VALUES]:
-        values.append(f"{name} {answer.values[name]:{form}}")
+        values.append(f"{name} {answer.values[name]:.4f}")
     if len(likeliest) > MOST_VALUES:
         values.append("…")
     joined = "  ".join(values)
