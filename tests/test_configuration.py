@@ -113,6 +113,9 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(
         ("optim.bias_correction=7", "a valid boolean"),
         ("objective.heads=3", "a valid dictionary"),
         ("model.hidden_size=1000000000000", "less than or equal to 65536"),
+        ("train.minutes=20000000.0", "less than or equal to 10000000"),
+        ("train.batch_size=10000000000000", "less than or equal to 1000000000000"),
+        ("train.loader_workers=100000", "less than or equal to 1024"),
     ],
 )
 def test_a_bad_value_is_one_clear_error(word: str, said: str) -> None:

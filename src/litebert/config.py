@@ -36,7 +36,7 @@ class ContradictionError(ValueError):
 
 # ---- the network ---------------------------------------------------------------------
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=10**12)]
 LayerCount: TypeAlias = Annotated[int, Field(ge=1, le=1_024)]
 UpToOne: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]  # of dropouts and decays
@@ -636,7 +636,10 @@ class TrainConfig(Section):
 
     steps: int = Field(125_000, ge=1, le=10**9, description="optimizer steps in all")
     minutes: float | None = Field(
-        None, gt=0, description="stop after this time: the schedule follows the clock"
+        None,
+        gt=0,
+        le=10**7,  # 19 years
+        description="stop after this time: the schedule follows the clock",
     )
     batch_size: Count = Field(4_096, description="sequences per step")
     micro_batch_size: int | None = Field(
@@ -679,7 +682,7 @@ class TrainConfig(Section):
     )
     log_every: Count = Field(10, description="steps between reports of the losses")
     loader_workers: int = Field(
-        1, ge=0, description="processes that prepare batches; 0: none"
+        1, ge=0, le=1_024, description="processes that prepare batches; 0: none"
     )
     threads: int | None = Field(
         None,

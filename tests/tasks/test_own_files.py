@@ -769,6 +769,13 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {},
         "LB-859.*line 62",
     ),
+    "infinite": (
+        "r.jsonl",
+        '{"text": "so", "label": 1}\n{"text": "no", "label": 2}\n' * 20
+        + '{"text": "no", "label": 1e400}\n',
+        {},
+        "LB-857.*line 41: there is no label",
+    ),
     "nan among classes": (
         "r.csv",
         "text,label\n" + "so,0\nno,1\n" * 30 + "nan,nan\n",

@@ -454,7 +454,7 @@ def _run_folder(runs: str | Path, name: str) -> Path:
             "LB-920",
             f"this is not a name for a folder below {runs}",
             received=name,
-            next="choose another name, such as mine or mine/first",
+            next="choose another --name, such as mine or mine/first",
         )
     folder = Path(runs) / name
     require_run_folder(folder)

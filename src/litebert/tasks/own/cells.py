@@ -20,11 +20,13 @@ NO_LABEL = ("-", "--", "–", "—", "?", "nan", "n/a", "#n/a", "null")
 
 
 def text_of(value: object) -> str | None:
-    """Return a cell as text: 3.0 as 3, True as true, an empty cell and NaN as None."""
+    """Return a cell as text: 3.0 as 3, True as true; None for an empty cell, for NaN and
+    for what is too large for a number, such as the 1e400 of JSON.
+    """
     if isinstance(value, str):
         return replace_surrogates(value) or None
     if isinstance(value, float):
-        if math.isnan(value):
+        if not math.isfinite(value):
             return None
         if value.is_integer():
             return str(int(value))
