@@ -425,12 +425,21 @@ def test_the_json_of_an_export_matches_its_schema(
         )
 
 
-def test_an_export_that_fails_leaves_nothing_beside_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_written", [0, 1], ids=["at once", "later"])
+def test_an_export_that_fails_leaves_nothing_beside_it(
+    tmp_path: Path, num_written: int
+) -> None:
     resource = pytest.importorskip("resource")
     kept = tmp_path / "config.json"
     kept.write_bytes(b"1")
     small = tmp_path / "1_Pooling" / "config.json"
-    beside = {kept: b"1", small: b"2", tmp_path / "tokenizer.json": b"3" * 9_999}
+    large = tmp_path / "1_Pooling" / "weights"
+    if num_written:
+        large = tmp_path / "tokenizer.json"
+    pairs = [(small, b"2"), (large, b"3" * 9_999)]
+    if not num_written:
+        pairs.reverse()
+    beside = {kept: b"1", **dict(pairs)}
     output = tmp_path / "model.onnx"
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:

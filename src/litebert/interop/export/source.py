@@ -106,6 +106,9 @@ def write_beside(beside: Mapping[Path, bytes], output: Path, data: bytes) -> Non
     it; if that fails or is stopped, nothing new stays.
     """
     written = list[Path]()
+    # folders to remove, such as 1_Pooling/, the inner ones first; those that exist stay
+    parents = sorted({path.parent for path in beside}, reverse=True)
+    new_folders = [folder for folder in parents if not folder.exists()]
     try:
         for path, contents in beside.items():
             is_new = not path.exists()
@@ -116,7 +119,7 @@ def write_beside(beside: Mapping[Path, bytes], output: Path, data: bytes) -> Non
     except BaseException:
         for path in written:
             path.unlink(missing_ok=True)
-            if path.parent != output.parent:  # such as 1_Pooling/
-                with suppress(OSError):  # it has other files
-                    path.parent.rmdir()
+        for folder in new_folders:
+            with suppress(OSError):  # it was not made, or has other files
+                folder.rmdir()
         raise
