@@ -108,16 +108,16 @@ def main() -> None:
 def collect(out: Path) -> None:
     """Write the prose of this machine to a file."""
     start = time.perf_counter()
-    folders = (
-        Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")
-    )
+    names = ("stdlib", "purelib", "platlib")
+    folders = [Path(sysconfig.get_path(name)) for name in names]
     documents = list(read_prose(dict.fromkeys(folders)))
     text = "\n\n".join("\n".join(document) for document in documents) + "\n"
     write_text(out, text)
+    num_sentences = sum(map(len, documents))
+    seconds = time.perf_counter() - start
     print(
         f"{out}: {len(text) / 1e6:.1f} MB, {len(documents):,} documents, "
-        f"{sum(map(len, documents)):,} sentences, {len(text.split()):,} words "
-        f"in {time.perf_counter() - start:.0f} s",
+        f"{num_sentences:,} sentences, {len(text.split()):,} words in {seconds:.0f} s",
         file=sys.stderr,
     )
 
@@ -126,12 +126,14 @@ def read_prose(folders: Iterable[Path]) -> Iterator[list[str]]:
     """Yield the sentences of each language topic and each module, none of them
     twice.
     """
-    paths = [path for folder in folders for path in _modules(folder)]
-    seen: set[str] = set()
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(
-        NUM_PROCESSES, mp_context=spawn, initializer=gc.disable
-    ) as pool:
+    paths = list[Path]()
+    for folder in folders:
+        paths += _modules(folder)
+    seen = set[str]()
+    pool = ProcessPoolExecutor(
+        NUM_PROCESSES, mp_context=get_context("spawn"), initializer=gc.disable
+    )
+    with pool:
         of_modules = pool.map(module_sentences, paths, chunksize=64)
         of_topics = (list(find_sentences(topics[name])) for name in sorted(topics))
         for sentences in chain(of_topics, of_modules):
@@ -150,22 +152,22 @@ def module_sentences(path: Path) -> list[str]:
         try:
             source = path.read_bytes()
             documented = sum(map(len, source.split(b'"""')[1::2]))
-            is_worth_it = documented >= LEAST_DOCSTRING_SHARE * len(source)
-            body = ast.parse(source).body if is_worth_it else []
+            if documented < LEAST_DOCSTRING_SHARE * len(source):
+                return []
+            module = ast.parse(source)
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             return []
-    valid = (text.encode(errors="ignore").decode() for text in _docstrings(body))
-    return [sentence for text in valid for sentence in find_sentences(text)]
+    sentences = list[str]()
+    for docstring in _docstrings(module.body):
+        valid = docstring.encode(errors="ignore").decode()  # without surrogates
+        sentences += find_sentences(valid)
+    return sentences
 
 
 def find_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a docstring that read as English prose, without markup."""
     prose = "\n\n".join(_paragraphs(inspect.cleandoc(text)))
-    return (
-        sentence
-        for sentence in split_sentences(prose, TextSettings())
-        if is_prose(sentence)
-    )
+    return filter(is_prose, split_sentences(prose, TextSettings()))
 
 
 def is_prose(sentence: str) -> bool:
@@ -173,26 +175,28 @@ def is_prose(sentence: str) -> bool:
     line of code.
     """
     words = sentence.split()
-    return (
-        len(words) >= LEAST_WORDS
-        and len(sentence) <= LONGEST_SENTENCE
-        and _PROSE.fullmatch(sentence) is not None
-        and max(map(len, words)) <= LONGEST_WORD
-        and sentence.count("(") == sentence.count(")")
-        and sentence.count('"') % 2 == 0
-        and _FUNCTION_WORD.search(sentence) is not None
-        and sum(_WORD.fullmatch(word) is None for word in words)
-        <= LARGEST_ODD_SHARE * len(words)
-    )
+    if len(words) < LEAST_WORDS or len(sentence) > LONGEST_SENTENCE:
+        return False
+    if _PROSE.fullmatch(sentence) is None:
+        return False
+    has_pairs = sentence.count("(") == sentence.count(")")
+    has_even_quotes = sentence.count('"') % 2 == 0
+    if not has_pairs or not has_even_quotes:
+        return False
+    if _FUNCTION_WORD.search(sentence) is None:
+        return False
+    odd = [word for word in words if _WORD.fullmatch(word) is None]
+    if len(odd) > LARGEST_ODD_SHARE * len(words):
+        return False
+    return max(map(len, words)) <= LONGEST_WORD
 
 
 def _modules(folder: Path) -> list[Path]:
-    paths = sorted(folder.rglob("*.py"))
-    return [
-        path
-        for path in paths
-        if IGNORED_FOLDERS.isdisjoint(path.relative_to(folder).parts)
-    ]
+    modules = list[Path]()
+    for path in sorted(folder.rglob("*.py")):
+        if IGNORED_FOLDERS.isdisjoint(path.relative_to(folder).parts):
+            modules.append(path)
+    return modules
 
 
 def _docstrings(body: Sequence[ast.stmt]) -> Iterator[str]:
@@ -204,10 +208,10 @@ def _docstrings(body: Sequence[ast.stmt]) -> Iterator[str]:
             case ast.Expr(ast.Constant(str(text))):
                 yield text
             case ast.Expr(ast.Call()):
-                constants = (
-                    getattr(node, "value", None) for node in ast.walk(statement)
-                )
-                yield from (value for value in constants if isinstance(value, str))
+                for node in ast.walk(statement):
+                    value = getattr(node, "value", None)
+                    if isinstance(value, str):
+                        yield value
             case ast.ClassDef() | ast.If() | ast.Try():
                 yield from _docstrings(statement.body)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
