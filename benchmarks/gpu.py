@@ -155,11 +155,12 @@ class Bench:
 
     def in_turns(self, runs: Mapping[str, Run]) -> dict[str, float]:
         """Return the median seconds per call of each run, in turns of about 0.3 s that
-        begin and end synchronised.
+        begin and end synchronized.
         """
-        counts = dict[str, int]()
+        warm_ups = 1 if self.is_smoke else 3  # of kernels and compilers
         for run in runs.values():
-            self._turn(run, 1 if self.is_smoke else 3)  # warms up kernels and compilers
+            self._turn(run, warm_ups)
+        counts = dict[str, int]()  # calls in a turn
         for name, run in runs.items():
             seconds = seconds_of(partial(self._turn, run, 1), time.perf_counter)
             counts[name] = 1 if self.is_smoke else max(1, round(0.3 / seconds))

@@ -104,17 +104,17 @@ def _parts(options: argparse.Namespace) -> list[Part]:
     """Return the parts in the order of what must not be missed."""
     python = [sys.executable, "-m"]
     size = ["--rehearse"] if options.rehearse else []
-    own = [*python, "benchmarks.gpu_day", *size, "--out", str(options.out)]
+    day = [*python, "benchmarks.gpu_day", *size, "--out", str(options.out)]
     rates = [*python, "benchmarks.gpu", "--out", str(options.out / "rates")]
     if options.rehearse:
         rates += ["--device", "cpu", "--preset", "tiny", "--smoke"]
     if options.glue:
-        own += ["--glue", str(options.glue)]
+        day += ["--glue", str(options.glue)]
     parts = [
-        Part("parity", [*own, "--part", "parity"], 90),
+        Part("parity", [*day, "--part", "parity"], 90),
         Part("rates", rates, 240),
-        Part("fine-tuning", [*own, "--part", "fine-tuning"], 150),
-        Part("serving", [*own, "--part", "serving"], 60),
+        Part("fine-tuning", [*day, "--part", "fine-tuning"], 150),
+        Part("serving", [*day, "--part", "serving"], 60),
         Part("tests", [*python, "pytest", "-q", "-n", "0", "-m", "gpu"], 120),
     ]
     if options.then:
@@ -182,7 +182,8 @@ def _page_of(outcome: Outcome) -> list[str]:
 
 
 def _device(options: argparse.Namespace) -> Device:
-    return choose_device("cpu" if options.rehearse else "cuda")
+    name = "cpu" if options.rehearse else "cuda"
+    return choose_device(name)
 
 
 # ---- parity with the CPU -------------------------------------------------------------
@@ -322,7 +323,8 @@ def serve(options: argparse.Namespace) -> None:
         _wait_until_ready(address)
         body = json.dumps({"texts": TEXTS}).encode()
         seconds = []
-        for _ in range(3 if options.rehearse else 200):
+        number = 3 if options.rehearse else 200
+        for _ in range(number):
             started = time.perf_counter()
             _post(f"{address}/v1/embed", body)
             seconds.append(time.perf_counter() - started)

@@ -22,8 +22,8 @@ PRECISIONS = ("fp32", "bf16", "int8")
 PROGRAMS = ("transformers", "onnxruntime", "openvino", "litebert")
 NAMES = {"openvino": "OpenVINO"}  # as their makers write them
 THEMES = {
-    "light": {"ink": "#24272c", "other": "#9aa3ad", "own": "#2a69ac"},
-    "dark": {"ink": "#e3e5e9", "other": "#6b7480", "own": "#6aa9e9"},
+    "light": {"ink": "#24272c", "other": "#9aa3ad", "litebert": "#2a69ac"},
+    "dark": {"ink": "#e3e5e9", "other": "#6b7480", "litebert": "#6aa9e9"},
 }
 GAP = 0.7  # between the groups of bars, in bars
 
@@ -61,17 +61,19 @@ def fill(axes: Axes, colors: dict[str, str]) -> None:
         for program in PROGRAMS:
             if program not in speeds:
                 continue
-            is_own = program == "litebert"
+            is_litebert = program == "litebert"
             speed = speeds[program]
             heights[height] = f"{NAMES.get(program, program)}, {precision}"
-            axes.barh(height, speed, color=colors["own" if is_own else "other"])
+            color = colors["litebert"] if is_litebert else colors["other"]
+            weight = "bold" if is_litebert else "normal"
+            axes.barh(height, speed, color=color)
             axes.text(
                 speed,
                 height,
                 f" {speed:,}",
                 va="center",
                 color=colors["ink"],
-                weight="bold" if is_own else "normal",
+                weight=weight,
             )
             height -= 1
         height -= GAP

@@ -83,10 +83,9 @@ def loads(requests: int) -> list[Load]:
     draws = np.random.default_rng(7)
     lengths = np.clip(np.exp(draws.normal(3.3, 1.0, requests)), 3, 350).astype(int)
     starts = draws.integers(0, len(words) - 400, requests)
-    ends = starts + lengths
-    mixed = [
-        " ".join(words[start:end]) for start, end in zip(starts, ends, strict=True)
-    ]
+    mixed = list[str]()
+    for start, length in zip(starts, lengths, strict=True):
+        mixed.append(" ".join(words[start : start + length]))
     short = ["The cat sat on the mat near the old door."] * (requests // 2)
     return [
         Load("mixed lengths, 16 clients", mixed, 16),
@@ -330,9 +329,10 @@ def ratio_cells(ours: Sequence[Measured], theirs: Sequence[Measured]) -> list[st
     for field in Measured._fields:
         ratios = list[float]()
         for our_round, their_round in zip(ours, theirs, strict=True):
-            value = getattr(their_round, field)
+            our_value = getattr(our_round, field)
+            their_value = getattr(their_round, field)
             # CPU time moves in steps: it may be 0
-            ratios.append(getattr(our_round, field) / value if value else 0.0)
+            ratios.append(our_value / their_value if their_value else 0.0)
         cell = f"{median(ratios):.2f}"
         if field == "per_second":
             cell += f" ({min(ratios):.2f} to {max(ratios):.2f})"

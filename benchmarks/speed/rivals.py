@@ -161,14 +161,15 @@ class OpenVino(Rival):
         super().__init__(root, precision)
         from openvino import Core
 
+        computed_in = "f32" if precision == "fp32" else "bf16"
         settings = {
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
             "NUM_STREAMS": 1,
             "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "f32" if precision == "fp32" else "bf16",
+            "INFERENCE_PRECISION_HINT": computed_in,
         }
-        file = root / ("int8.xml" if precision == "int8" else "fp32.xml")
-        self.model = Core().compile_model(file, "CPU", settings)
+        file = "int8.xml" if precision == "int8" else "fp32.xml"
+        self.model = Core().compile_model(root / file, "CPU", settings)
         if precision == "int8":
             self.require_int8()
 
@@ -203,9 +204,9 @@ class Litebert(Rival):
         from litebert.fast import pack
         from litebert.folder import read_folder
 
-        folder = root / ("int8" if precision == "int8" else "model")
+        folder = "int8" if precision == "int8" else "model"
         dtype = DTYPES.get(precision, torch.float32)
-        model = read_folder(folder, dtype=dtype, for_inference=True)
+        model = read_folder(root / folder, dtype=dtype, for_inference=True)
         self.albert = model.network.albert
         pack(self.albert, "auto")
 

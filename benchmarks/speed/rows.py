@@ -303,6 +303,7 @@ def details(rows: Sequence[Row]) -> str:
 
 
 def _details_line(row: Row) -> list[str]:
+    error = "" if row.name == REFERENCE else f"{row.error:.0e}"
     return [
         row.work,
         row.name,
@@ -310,6 +311,6 @@ def _details_line(row: Row) -> list[str]:
         f"{row.num_tokens / row.seconds:,.0f}",
         f"{row.ratio:.2f}",
         f"{row.utilization:.0%}",
-        "" if row.name == REFERENCE else f"{row.error:.0e}",
+        error,
         f"{row.first_of_reference / row.first:.2f}",
     ]

@@ -116,10 +116,9 @@ def study_layers(
         model = Model.load(path)
         say(model.source)
         measured.append(measure_layers(model, texts_read, depths=sorted(depths)))
-    records = {
-        f"layers-{name}": layers
-        for name, layers in zip(_names(measured), measured, strict=True)
-    }
+    records = dict[str, Layers]()
+    for name, layers in zip(_names(measured), measured, strict=True):
+        records[f"layers-{name}"] = layers
     return report_layers(measured).write(output, records)
 
 
@@ -260,9 +259,8 @@ def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> Fate:
     depth = len(residuals)
     residual = change_over(1)
     by_lag = {lag: change_over(lag) for lag in range(2, MOST_PERIOD + 1)}
-    returning = [
-        lag for lag, distance in by_lag.items() if distance < RETURN * residual
-    ]
+    near = RETURN * residual
+    returning = [lag for lag, distance in by_lag.items() if distance < near]
     period = returning[0] if returning else min(by_lag, key=by_lag.__getitem__)
     half_way = fmean(residuals[max(0, depth // 2 - WINDOW) : depth // 2])
     verdict: Verdict = "wanders"

@@ -154,7 +154,8 @@ def all_rows(task: str) -> dict[str, Rows]:
     parts: dict[str, Rows] = {"train": [], "dev": []}
     for row in labeled(task):
         is_held_out = int(random_bits(0, row["a"], 0)) % 5 == 0
-        parts["dev" if is_held_out else "train"].append(row)
+        part = "dev" if is_held_out else "train"
+        parts[part].append(row)
     return parts
 
 
