@@ -560,6 +560,34 @@ def test_a_second_file_without_names_is_told_which_columns_to_give(
         dataset.read(other, "test")
 
 
+@pytest.mark.parametrize(
+    "above",
+    [
+        "\n\n",
+        "# exported in May\n\n",
+        "  \n",
+        "\ufeff\n",
+    ],
+)
+def test_blank_lines_above_a_table_do_not_make_its_names_a_row(
+    write: Write, above: str
+) -> None:
+    path = write("my.csv", above + reviews())
+    dataset = table_dataset(path, path)
+    assert dataset.settled["labels"] == ["neg", "pos"]
+    assert len(dataset.read(path, "train")) == 40
+
+
+def test_the_rule_of_a_table_in_markdown_is_no_row(write: Write) -> None:
+    rows = [f"| ball {n} | {('neg', 'pos')[n % 2]} |" for n in range(40)]
+    table = ["# Ours", "", "| text | label |", "| --- | :--: |", *rows]
+    path = write("my.txt", "\n".join(table))
+    dataset = table_dataset(path, path)
+    assert dataset.settled["labels"] == ["neg", "pos"]
+    texts = [example.first.strip() for example in dataset.read(path, "train")]
+    assert texts == [f"ball {n}" for n in range(40)]
+
+
 RATINGS = {
     "Amazon": "{}.0 out of 5 stars",
     "words": "{} stars",

@@ -155,7 +155,7 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
     one with which most lines have as many cells as the first. If none divides it, each
     line is one cell.
     """
-    body = list(dropwhile(_is_comment, lines)) or [""]
+    body = list(dropwhile(_is_above_table, lines)) or [""]
     declared = _DECLARED.fullmatch(body[0].strip())
     if declared:
         body = body[1:] or [""]
@@ -175,9 +175,9 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
     return replace(best.dialect, decimals=decimals, num_skipped=num_skipped)
 
 
-def _is_comment(line: str) -> bool:
-    """Return whether a line above a table is a comment: # exported in May."""
-    return line.startswith("# ")
+def _is_above_table(line: str) -> bool:
+    """Return whether a line above a table is blank, or a comment: # exported in May."""
+    return not line.strip() or line.startswith("# ")
 
 
 def _with_each_quoting(delimiter: str) -> list[Dialect]:
@@ -302,6 +302,8 @@ def _unused_name(name: str, others: Sequence[str]) -> str:
 # how Qualtrics and SurveyMonkey begin the rows of headings below the names
 _IMPORT_ID = '{"ImportId"'
 _KINDS_OF_ANSWER = {"Response", "Open-Ended Response"}
+# a cell of the line below the names in Markdown, | --- | :--: |
+_RULE = re.compile(r"\s*:?-{2,}:?\s*").fullmatch
 
 
 def _count_headings(rows: Sequence[Sequence[str]]) -> int:
@@ -312,6 +314,9 @@ def _count_headings(rows: Sequence[Sequence[str]]) -> int:
     if len(rows) > 1:
         kinds = _KINDS_OF_ANSWER.intersection(rows[1])
         if kinds and not rows[1][0]:
+            return 2
+        filled = list(filter(None, rows[1]))
+        if len(filled) > 1 and all(map(_RULE, filled)):
             return 2
     return 1
 
