@@ -1,6 +1,7 @@
-"""A finished run that is begun again with another length says how to train it further."""
+"""A finished run that is begun again with other settings or data says what to do."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,53 +10,75 @@ import pytest
 import litebert
 from litebert import cli
 from litebert.errors import LitebertError
+from tests.tables import csv_text
+
+ROWS = [(f"row number ${number}", "ab"[number % 2]) for number in range(24)]
+SETTINGS = {"train.steps": 2, "train.batch_size": 4}
 
 
-def run_next(error: LitebertError) -> int:
-    """Run the command that an error advises."""
+@pytest.fixture
+def train(
+    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """Return a function that trains on a.csv, with the column `words`, in a folder of
+    its own.
+    """
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text(csv_text([("words", "mark"), *ROWS]), "utf-8")
+
+    def train_with(**changes: object) -> litebert.Run:
+        return litebert.finetune(
+            "a.csv",
+            model=small_model,
+            columns={"text": "words"},
+            settings=SETTINGS | {f"train.{name}": v for name, v in changes.items()},
+            quiet=True,
+        )
+
+    return train_with
+
+
+def error_of(train: Callable[..., Any], **changes: object) -> LitebertError:
+    with pytest.raises(LitebertError, match="LB-505") as raised:
+        train(**changes)
+    return raised.value
+
+
+def test_the_command_that_shows_a_model_has_a_text_of_its_file(
+    train: Callable[..., Any],
+) -> None:
+    command = train().notes[-1].removeprefix("next    ")
+    assert "classify 'row number " in command
+    program, *words = shlex.split(command)
+    assert program == "litebert"
+    assert cli.run(words) == 0
+
+
+def test_a_longer_training_is_told_the_command_that_trains_further(
+    train: Callable[..., Any],
+) -> None:
+    train()
+    error = error_of(train, steps=3)
     program, *words = shlex.split(error.next)
     assert program == "litebert"
-    return cli.run([*words, "--quiet"])
-
-
-def test_the_next_command_trains_a_fine_tuned_model_further(
-    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [f"row number ${n};{'ab'[n % 2]}" for n in range(24)]
-    Path("a.csv").write_text("words;mark\n" + "\n".join(rows), "utf-8")
-    arguments: dict[str, Any] = {"model": small_model, "columns": {"text": "words"}}
-    settings = {"train.steps": 2, "train.batch_size": 4}
-    run = litebert.finetune("a.csv", settings=settings, quiet=True, **arguments)
-    # the command that shows the model has a text of the file
-    example = run.notes[-1].removeprefix("next    ")
-    assert "classify 'row number " in example
-    assert cli.run(shlex.split(example)[1:]) == 0
-    longer = settings | {"train.steps": 3}
-    with pytest.raises(LitebertError, match="LB-505") as caught:
-        litebert.finetune("a.csv", settings=longer, quiet=True, **arguments)
-    assert run_next(caught.value) == 0
+    assert cli.run([*words, "--quiet"]) == 0
     assert litebert.Run("runs/a-more").is_finished
-    # other settings are no other length
-    wanted = r"LB-505(.|\n)*repeat the first(.|\n)*such as a-2"
-    with pytest.raises(LitebertError, match=wanted) as caught:
-        other = longer | {"train.seed": 7}
-        litebert.finetune("a.csv", settings=other, quiet=True, **arguments)
+
+
+def test_other_settings_are_told_another_name(train: Callable[..., Any]) -> None:
+    train()
+    error = str(error_of(train, steps=3, seed=7))
+    assert "repeat the first" in error
+    assert "such as a-2" in error
 
 
 def test_a_table_that_was_corrected_since_is_named_with_another_name_for_the_run(
-    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
+    train: Callable[..., Any],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [f"row number {n};{'ab'[n % 2]}" for n in range(24)]
-    table = Path("a.csv")
-    table.write_text("text;label\n" + "\n".join(rows), "utf-8")
-    settings = {"train.steps": 1, "train.batch_size": 4}
-    litebert.finetune(table, model=small_model, settings=settings, quiet=True)
-    table.write_text(table.read_text("utf-8").replace("number 3;b", "number 3;a"))
-    with pytest.raises(LitebertError, match="LB-505") as caught:
-        litebert.finetune(table, model=small_model, settings=settings, quiet=True)
-    said = str(caught.value)
-    assert "a.csv has changed since" in said
-    assert "--name a-2" in caught.value.next
-    assert len(said) < 600  # no hashes
+    train()
+    corrected = [(text, "a") for text, _ in ROWS[:4]] + ROWS[4:]
+    Path("a.csv").write_text(csv_text([("words", "mark"), *corrected]), "utf-8")
+    error = error_of(train)
+    assert "a.csv has changed since" in str(error)
+    assert "--name a-2" in error.next
+    assert len(str(error)) < 600  # no hashes
