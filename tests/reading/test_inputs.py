@@ -26,8 +26,8 @@ from litebert.reading.source import (
     read_lines,
 )
 from tests.memory import run_in_child
+from tests.tables import Write
 
-Write = Callable[[str, bytes | str], Path]
 Find = Callable[[str, bytes | str], Source]
 PACK = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
 COMPRESSED = pytest.mark.parametrize("suffix", PACK)

@@ -1,6 +1,5 @@
 """Checking examples before training: what is found, where, and the exit code."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from litebert.reading.findings import Finding
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.contract.shell import assert_error, litebert
+from tests.tables import Write
 
-Write = Callable[[str, bytes | str], Path]
 GOOD = "".join(f"row number {n},{'ab'[n % 2]}\n" for n in range(40))
 HEAD = "text,label\n"
 LATE = HEAD + "".join(f"the row number {n},{'ab'[n % 2]}\n" for n in range(25_000))

@@ -6,7 +6,7 @@ import csv
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ from litebert.tasks.own.layouts import open_table
 from litebert.tasks.own.rows import TrainingRows, guess_columns
 from litebert.tasks.own.settling import problems
 from litebert.tasks.own.table import TableFile
+from tests.tables import Write, jsonl
 
-Write = Callable[[str, bytes | str], Path]
 STORY = "Anna took a red ball to the river in the morning."
 
 PAIRS = [
@@ -489,10 +489,6 @@ def test_labels_decide_the_kind_of_problem(
 
 
 # ---- from file to examples -----------------------------------------------------------
-
-
-def jsonl(rows: Iterable[object]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def reviews(number: int = 40) -> str:

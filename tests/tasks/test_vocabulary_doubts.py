@@ -1,6 +1,5 @@
 """What a vocabulary cannot read is said before training, with what helps."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ import pytest
 import litebert
 from litebert.api.corpus import tokenizer_train
 from litebert.api.training import data_check
-
-Write = Callable[[str, bytes | str], Path]
+from tests.tables import Write
 
 TEXTS = {
     "Chinese": ("这家餐厅的菜很好吃，我下次还会再来。", "unknown piece"),

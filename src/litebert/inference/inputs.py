@@ -229,13 +229,14 @@ def chosen_vectors(
             expected=f"1 to {width:,}",
             next=f"dimensions={width}",
         )
+    longest = vectors.max_length
     if max_length is not None:
-        require_count(max_length, "max_length", least=3)
+        longest = require_count(max_length, "max_length", least=3)
     default_prompt = vectors.default_prompt if prompt is None else prompt
     return replace(
         vectors,
         pooling=pooling or vectors.pooling,
-        max_length=max_length or vectors.max_length,
+        max_length=longest,
         default_prompt=default_prompt,
         dimensions=dimensions or vectors.dimensions,
     )
