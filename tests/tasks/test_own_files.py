@@ -33,7 +33,7 @@ from litebert.tasks.own.cells import (
 )
 from litebert.tasks.own.columns import Columns, chosen_columns
 from litebert.tasks.own.dataset import require_same_data, table_dataset
-from litebert.tasks.own.delimited import guess_header
+from litebert.tasks.own.delimited import guess_dialect, guess_header
 from litebert.tasks.own.held_out import draw_held_out
 from litebert.tasks.own.layouts import open_table
 from litebert.tasks.own.rows import TrainingRows, guess_columns
@@ -572,6 +572,28 @@ def test_blank_lines_above_a_table_do_not_make_its_names_a_row(
     dataset = table_dataset(path, path)
     assert dataset.settled["labels"] == ["neg", "pos"]
     assert len(dataset.read(path, "train")) == 40
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize(
+    "title", ["Feedback of May\n", "Feedback{0}{0}\n{0}{0}\n", "By Jane\n\nMay\n\n"]
+)
+def test_a_title_above_a_table_is_passed_over(
+    write: Write, title: str, delimiter: str
+) -> None:
+    names = ["Ticket ID", "Feedback text", "Sentiment"]
+    cells = [[f"T{n}", f"so good {n}", ("neg", "pos")[n % 2]] for n in range(40)]
+    lines = [delimiter.join(row) for row in (names, *cells)]
+    path = write("may.csv", title.format(delimiter) + "\n".join(lines))
+    dataset = table_dataset(path, path)
+    assert dataset.settled["columns"][:2] == ["text=Feedback text", "label=Sentiment"]
+    assert dataset.settled["labels"] == ["neg", "pos"]
+    assert len(dataset.read(path, "train")) == 40
+
+
+def test_a_text_above_others_is_no_title() -> None:
+    lines = ["so good", *["so bad, and so on"] * 9]
+    assert guess_dialect(lines, kind=".csv").num_skipped == 0
 
 
 def test_the_rule_of_a_table_in_markdown_is_no_row(write: Write) -> None:

@@ -161,6 +161,7 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
         body = body[1:] or [""]
         trials = _try(_with_each_quoting(declared[1]), body)
     else:
+        body = _without_title_lines(body, kind)
         trials = _try(_likely(body, kind), body)
     divided = _best_quoting([trial for trial in trials if trial.num_cells > 1])
     if divided:
@@ -178,6 +179,35 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
 def _is_above_table(line: str) -> bool:
     """Return whether a line above a table is blank, or a comment: # exported in May."""
     return not line.strip() or line.startswith("# ")
+
+
+_MOST_TITLE_LINES = 5
+_ANY_DELIMITER = re.compile(r"[,;\t|]")
+
+
+def _without_title_lines(lines: list[str], kind: str) -> list[str]:
+    """Return the lines from the names of the columns on, if they are below a title, as
+    in the exports of spreadsheets; all lines, if no such names follow.
+
+    A line of a title has one cell, whatever the delimiter.
+    """
+    for place, line in enumerate(lines[: _MOST_TITLE_LINES + 1]):
+        filled = list(filter(str.strip, _ANY_DELIMITER.split(line)))
+        if len(filled) < 2:
+            continue
+        body = lines[place:]
+        if place and any(map(_begins_with_names, _try(_likely(body, kind), body))):
+            return body
+        break
+    return lines
+
+
+def _begins_with_names(trial: "_Trial") -> bool:
+    """Return whether the first row has the names of columns, which nearly all rows
+    have.
+    """
+    is_divided = trial.num_cells > 1
+    return is_divided and trial.has_usual_name and trial.share > _SHARE_WITH_NAMES
 
 
 def _with_each_quoting(delimiter: str) -> list[Dialect]:
