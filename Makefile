@@ -26,6 +26,7 @@ check: $(VENV)/.dev  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy -p benchmarks
 	$(BIN)/lint-imports
 
 test: check  ## everything that must hold on every push

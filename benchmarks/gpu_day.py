@@ -203,7 +203,7 @@ def _compare_answers(device: Device) -> None:
     on_cpu = litebert.load(device="cpu", precision="fp32")
     exact = on_cpu.embed(TEXTS)  # (texts, hidden)
     for precision, limit in (("fp32", 1e-4), ("bf16", 2e-2)):
-        there = litebert.load(device=name, precision=precision)  # type: ignore[arg-type]
+        there = litebert.load(device=name, precision=precision)
         vectors = there.embed(TEXTS)
         apart = float(np.linalg.norm(vectors - exact) / np.linalg.norm(exact))
         print(f"vectors in {precision}: {apart:.2e} apart")

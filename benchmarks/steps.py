@@ -133,10 +133,9 @@ def their_network(
     """Return transformers' network, with our weights if they are given."""
     import transformers
 
-    shared = {name: getattr(config, name) for name in SHARED}
-    theirs = transformers.AlbertForPreTraining(
-        transformers.AlbertConfig(**shared, attn_implementation="sdpa")
-    )
+    settings = {name: getattr(config, name) for name in SHARED}
+    settings["attn_implementation"] = "sdpa"
+    theirs = transformers.AlbertForPreTraining(transformers.AlbertConfig(**settings))
     if ours is not None:
         _copy_weights(ours, theirs, config)
     return theirs.train()

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import click
 
@@ -96,7 +97,7 @@ def training_step(library: str) -> Callable[[], object]:
     return step
 
 
-def _transformers_step(ids) -> Callable[[], object]:
+def _transformers_step(ids: Any) -> Callable[[], object]:
     import torch
     import transformers
 

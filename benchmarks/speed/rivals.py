@@ -96,7 +96,7 @@ class Compiled(Transformers):
             self.variants[is_dynamic] = model
 
     @staticmethod
-    def layers(model: torch.nn.Module) -> Iterable[torch.nn.Module]:
+    def layers(model: Any) -> Iterable[torch.nn.Module]:
         """Return those of a BERT, or the one that an ALBERT applies many times."""
         if hasattr(model.encoder, "layer"):
             return model.encoder.layer

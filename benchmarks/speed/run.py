@@ -48,14 +48,14 @@ def part(
         export_all(folder, preset)
         return []
     if name == "cold":
-        from benchmarks.speed.cold import measure
+        from benchmarks.speed import cold
 
-        return measure(folder, is_quick=is_quick)
+        return cold.measure(folder, is_quick=is_quick)
     if name == "inference":
-        from benchmarks.speed.inference import measure
-        from benchmarks.speed.rivals import names as all_names
+        from benchmarks.speed import inference, rivals
 
-        known = all_names()
+        known = rivals.names()
+        measure = inference.measure
     else:
         from benchmarks.speed import training
 

@@ -308,7 +308,7 @@ def dominant_eigenvalue(
     direction = direction / direction.norm()
     growths = []
     for _ in range(power_steps):
-        image: Tensor = jvp(step, point, direction)[1]  # type: ignore[no-untyped-call]
+        image: Tensor = jvp(step, point, direction)[1]
         growth = image.norm()
         growths.append(math.log(max(float(growth), 1e-30)))
         direction = image / growth

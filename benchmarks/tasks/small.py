@@ -68,6 +68,9 @@ POOLS = (
 )
 
 
+ALL_TABLES = ",".join(pool.name for pool in POOLS)
+
+
 @dataclass(frozen=True)
 class Table:
     """The rows of one run: {"a": text, "b": second text, "label": label}."""
@@ -484,7 +487,7 @@ def numbers(text: str) -> list[int]:
 def main(
     out: Path,
     *,
-    tables: str = ",".join(pool.name for pool in POOLS),
+    tables: str = ALL_TABLES,
     rows: str = "100,500,2000",
     seeds: str = "1,2,3",
     ways: str = "commonest,words,vectors,cosine,finetune",
