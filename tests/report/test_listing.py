@@ -84,6 +84,19 @@ def test_a_comparison_shows_a_measure_of_one_as_a_measure(
     assert rows["last", "some_measure"] == [text, text]
 
 
+def test_a_setting_is_compared_without_an_origin_that_is_unknown(
+    tmp_path: Path,
+) -> None:
+    one = run(tmp_path / "a", train__batch_size=8)
+    other = run(tmp_path / "b", train__batch_size=16)
+    record = json.loads((other / "run.json").read_text())
+    record["origins"] = {"train.batch_size": "flag", "train.seed": "flag"}
+    (other / "run.json").write_text(json.dumps(record))
+    rows = {row[1]: row[2:] for row in runs_compare(one, other).rows}
+    assert rows["train.batch_size"] == ("8", "16 (flag)")
+    assert "train.seed" not in rows
+
+
 @pytest.mark.parametrize(
     ("start", "is_random", "preset"),
     [

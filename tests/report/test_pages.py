@@ -308,6 +308,7 @@ BEGUN = [
     "No step was logged yet.",
 ]
 MANY = [
+    "Notes 60, listed below",
     "The last 50 of 60 notes",
     "11 step 11 skipped: gradient norm inf",
     "60 step 60 skipped: gradient norm inf",

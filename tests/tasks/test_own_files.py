@@ -1008,6 +1008,32 @@ def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_sha
         )
 
 
+@pytest.mark.parametrize(("num_rows", "num_drawn"), [(5, 2), (7, 4), (100, 50)])
+def test_half_of_an_odd_number_of_rows_is_rounded_to_even(
+    num_rows: int, num_drawn: int
+) -> None:
+    rows = [(str(number), "") for number in range(num_rows)]
+    assert draw_held_out(rows, 0.5).sum() == num_drawn
+
+
+def test_the_smallest_group_is_held_out_if_each_has_too_many_rows() -> None:
+    is_drawn = draw_held_out([("a", "")] * 12 + [("b", "")] * 10, 0.1)
+    assert is_drawn.tolist() == [False] * 12 + [True] * 10
+
+
+def test_a_text_with_two_labels_counts_for_the_first_by_name() -> None:
+    others = [(str(number), "xy"[number % 2]) for number in range(80)]
+    texts = [f"text {number}" for number in range(20)]
+    labelled_twice = []
+    labelled_x = []
+    for text in texts:
+        labelled_twice += [(text, "y"), (text, "x")]
+        labelled_x += [(text, "x"), (text, "x")]
+    is_drawn = draw_held_out(others + labelled_twice, 0.2)
+    expected = draw_held_out(others + labelled_x, 0.2)
+    assert is_drawn.tolist() == expected.tolist()
+
+
 def test_rows_trained_on_are_not_held_out_wherever_the_file_is(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
