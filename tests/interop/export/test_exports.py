@@ -1,6 +1,4 @@
-"""ONNX files and torch.export programs: equal outputs at every shape, each weight
-stored once, int8 in integers.
-"""
+"""ONNX files: equal outputs at every shape, each weight stored once, int8 in integers."""
 
 import re
 from collections.abc import Callable
