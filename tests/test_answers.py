@@ -70,10 +70,10 @@ def test_an_explanation_shows_a_bar_for_each_word() -> None:
 
 
 def test_a_notebook_shows_words_for_and_against_in_two_colors() -> None:
-    html = explanation(2.0, -1.0)._repr_html_()
+    html = explanation(1.0, -0.5)._repr_html_()
     assert "<b>good &amp; bad</b> -0.250" in html
-    strong = 'rgba(30,100,220,0.60)" title="+2.000">&lt;0&gt;</span>'
-    weak = 'rgba(220,60,40,0.30)" title="-1.000">&lt;1&gt;</span>'
+    strong = 'rgba(30,100,220,0.60)" title="+1.000">&lt;0&gt;</span>'
+    weak = 'rgba(220,60,40,0.30)" title="-0.500">&lt;1&gt;</span>'
     assert strong in html
     assert weak in html
 
