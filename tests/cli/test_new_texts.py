@@ -32,7 +32,7 @@ def test_the_texts_of_a_pair_stand_in_the_columns_of_the_training(
 
 def test_words_to_be_tagged_are_for_predict(write: Write) -> None:
     path = write("a.conll", "Anna B-PER\nleft O\n\n" * 3)
-    with pytest.raises(LitebertError, match=r"LB-944(.|\n)*litebert.predict"):
+    with pytest.raises(LitebertError, match=r"LB-944(.|\n)*use predict"):
         rows_read(TEXTS, path)
 
 
