@@ -310,16 +310,6 @@ class HeadConfig(Section):
     )
 
     @property
-    def layers(self) -> "HeadConfig":
-        """The head without what its folder may not say."""
-        unsaid: dict[str, Any] = {
-            "compares_texts": None,
-            "always_answers": None,
-            "settings": {},
-        }
-        return self.model_copy(update=unsaid)
-
-    @property
     def record(self) -> Any:
         """The `TaskHead` of this kind: its layers, and its names elsewhere."""
         return TASK_HEADS[self.kind]
@@ -421,7 +411,12 @@ def have_same_layers(first: HeadConfig | None, second: HeadConfig | None) -> boo
     """
     if first is None or second is None:
         return first is second
-    return first.layers == second.layers
+    unsaid: dict[str, Any] = {
+        "compares_texts": None,
+        "always_answers": None,
+        "settings": {},
+    }
+    return first.model_copy(update=unsaid) == second.model_copy(update=unsaid)
 
 
 def kinds_of_head(name: str) -> list[Any]:

@@ -463,7 +463,8 @@ def format_count(number: int, what: str) -> str:
     >>> format_count(1, "layer"), format_count(3_000, "row")
     ('1 layer', '3,000 rows')
     """
-    return f"{number:,} {what}{'s' * (number != 1)}"
+    plural = "" if number == 1 else "s"
+    return f"{number:,} {what}{plural}"
 
 
 def format_duration(seconds: float) -> str:

@@ -185,18 +185,27 @@ class Reading:
         """Return the column of each role that has one: the column of the training, the
         one with the name of the role, or with a synonym of it.
         """
-        roles = (*self.roles, ID)
-        names = {role: role for role in roles if role in columns}
+        columns_by_role = dict[str, str]()
+        for role in (*self.roles, ID):
+            trained = self._trained_column(role)
+            if trained is not None and trained in columns:
+                columns_by_role[role] = trained
+            elif role in columns:
+                columns_by_role[role] = role
         for synonym, role in SYNONYMS.items():
             if role in self.roles and synonym in columns:
-                names.setdefault(role, synonym)
-        trained = dict(self.trained)
-        if "tokens" in trained:  # whose words are those of a text
-            trained["text"] = trained["tokens"]
-        if "text" in trained:  # the first one of a pair
-            trained["first"] = trained["text"]
-        usual = {role: name for role, name in trained.items() if name in columns}
-        return names | {role: usual[role] for role in usual if role in roles}
+                columns_by_role.setdefault(role, synonym)
+        return columns_by_role
+
+    def _trained_column(self, role: str) -> str | None:
+        """Return the column that a role had in the table of the training."""
+        if role in ("text", "first"):
+            # A table of words has them in place of a text; the first text of a pair is
+            # in the column of texts.
+            for kind in ("tokens", "text"):
+                if kind in self.trained:
+                    return self.trained[kind]
+        return self.trained.get(role)
 
     def _row(
         self, record: Mapping[str, object], names: Mapping[str, str], place: str

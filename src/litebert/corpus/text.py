@@ -30,7 +30,8 @@ PASSAGE_CHARACTERS = 1 << 16
 # From this size on, it ends at the next line end. No text is in memory as a whole.
 LONGEST_PASSAGE = 1 << 20
 CHUNK_CHARACTERS = 1 << 16  # of a list of sentences
-# Characters passed to sentencex at once; its time grows with the square of their number.
+# Characters passed to sentencex at once: in a text with many quotation marks and no
+# spaces, such as Chinese, its time grows with the square of their number.
 LONGEST_BLOCK = 8_192
 # Sentences that are longer than this are split again without their quotation marks.
 LONG_SENTENCE = 600

@@ -43,9 +43,8 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
         feed_forward = albert.feed_forward[blocks.feed_forward]
         # the mean of each channel, over all tokens
         means = PerProduct(*(observer.mean() for observer in observers))
-        # Only the inputs of the two blocks are shifted. They come from a layer norm (at
-        # the first step, from the embeddings), which leaves a few channels far from zero
-        # for all tokens.
+        # Only the inputs of the two blocks are shifted: in trained networks, they have a
+        # few channels that are far from zero.
         centers: PerProduct[Tensor | float]
         centers = PerProduct(means.project, 0.0, means.widen, 0.0)
         pairs = zip(observers, centers, strict=True)

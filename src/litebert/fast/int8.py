@@ -246,8 +246,8 @@ class Product:
             return total
         name, variant = FUSED_ACTIVATIONS[activation]
         if name == "gelu":
-            # GELU's exact form is faster than its tanh form; they differ by less than
-            # 5e-4, a fraction of any grid's step.
+            # GELU's erf form is faster than its tanh form; they differ by less than 5e-4
+            # (docs/speed.md).
             variant = "none"
         total = self._multiply.default(
             x, *grid, *self._weight, bias, *result, name, [], variant

@@ -63,7 +63,7 @@ def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     weight_dtype = dtype
     if dtype == torch.float16 and device_at(norm.weight.device).is_cpu:
         # With fp16 weights, torch keeps 1 / sqrt(variance + eps) in fp16. For padding,
-        # whose variance is 0, that is infinite.
+        # whose variance is 0, that is infinite, and the gradient NaN.
         weight_dtype = norm.weight.dtype
     scale = cast(norm.weight, weight_dtype)  # (hidden,)
     shift = cast(norm.bias, weight_dtype)  # (hidden,)
@@ -162,8 +162,8 @@ class _Trial(NamedTuple):
 
 def _trial(dtype: torch.dtype) -> _Trial:
     """Return a layer of 768 channels, with random weights."""
-    # 768 is the width of base. One row has a kernel of its own; 100 rows do not fill a
-    # tile, 128 rows do.
+    # 768 is the width of base. Kernels may differ between a single row, a number of rows
+    # that is a power of two, and another one.
     draws = torch.Generator().manual_seed(0)
     weight = torch.randn(768, 768, generator=draws).to(dtype)
     bias = torch.randn(768, generator=draws).to(dtype)

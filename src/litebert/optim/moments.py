@@ -168,7 +168,7 @@ class MomentOptimizer(Optimizer):
         state: State = self.state[parameter]
         for name in self.state_names(group):
             state.setdefault(name, torch.zeros_like(parameter))
-        # The size of Muon's momentum has no effect, so there is nothing to correct.
+        # Muon makes its momentum orthogonal, whatever its size: nothing to correct.
         corrects_bias = group["bias_correction"] and not group["is_matrix"]
         if corrects_bias or group["average_decay"]:
             counter = torch.zeros((), dtype=torch.float32, device=parameter.device)
@@ -207,8 +207,8 @@ def _move_averages(
     t)).
 
     So it forgets the random start early, as TensorFlow's ExponentialMovingAverage does.
-    What the average gains was not measured on its own; where the rate decays to zero, it
-    cannot be much.
+    What the average gains was not measured separately (docs/choices.md).
+
     Each t is a 0-dimensional tensor on the device, which the host does not read.
     """
     moves = torch._foreach_sub(parameters, averages)

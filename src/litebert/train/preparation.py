@@ -376,7 +376,7 @@ def plan_finetuning(
     at_once = train.micro_batch_size or train.batch_size
     num_probed = max(2, at_once)
     if device.is_cpu:
-        # a few features take as long, each, as many
+        # on a CPU, the time for each feature hardly depends on their number
         num_probed = min(num_probed, MAX_PROBED)
     # Memory peaks in the first micro-batch of a step, which has its longest texts: they
     # are assumed to be up to twice as long as the mean.
