@@ -34,39 +34,51 @@ def return_free_memory() -> None:
         libc.malloc_trim(0)
 
 
-def used() -> int:
-    return (
-        int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
-        << 10
-    )
+def peak_memory() -> int:
+    """Return the most memory that this process has held at a time, in bytes."""
+    status = Path("/proc/self/status").read_text()
+    kilobytes = re.search(r"VmHWM:\s+(\d+)", status)[1]
+    return int(kilobytes) * 1024
+
+
+def forget_peak() -> None:
+    """Let the peak start again from the memory that is held now."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 @contextmanager
 def memory_below(limit: int) -> Iterator[None]:
     """Assert that neither Python nor the process, with what torch allocates, needs more
-    in this block.
+    bytes in this block.
     """
     require_proc()
-    # used() starts again from the current memory
-    Path("/proc/self/clear_refs").write_text("5")
-    before = used()
+    forget_peak()
+    before = peak_memory()
     tracemalloc.start()
     try:
         yield
-        assert max(tracemalloc.get_traced_memory()[1], used() - before) < limit
+        _, peak_of_python = tracemalloc.get_traced_memory()
+        assert peak_of_python < limit
+        assert peak_memory() - before < limit
     finally:
         tracemalloc.stop()
 
 
-USED = f"import re, sys\nfrom pathlib import Path\n{inspect.getsource(used)}"
+FUNCTIONS = f"""
+import re, sys
+from pathlib import Path
+{inspect.getsource(peak_memory)}
+{inspect.getsource(forget_peak)}
+"""
 
 
 def run_in_child(code: str, *words: object) -> list[str]:
-    """Run code in a child process and return the words it prints; it may call `used()`,
-    the peak memory in bytes.
+    """Run code in a child process and return the words it prints; it may call
+    `peak_memory()` and `forget_peak()`.
     """
     require_proc()
-    command = [sys.executable, "-c", USED + code, *map(str, words)]
-    return subprocess.run(
+    command = [sys.executable, "-c", FUNCTIONS + code, *map(str, words)]
+    child = subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=DEADLINE
-    ).stdout.split()
+    )
+    return child.stdout.split()

@@ -219,7 +219,7 @@ def test_an_error_in_an_input_stops_the_build_and_fixing_it_resumes(
 PEAK = """
 from litebert.corpus import build_corpus
 built = build_corpus([sys.argv[1]], tokenizer=sys.argv[2], output=sys.argv[3], documents="file", workers=1)
-print(used(), built.train.documents)
+print(peak_memory(), built.train.documents)
 """  # noqa: E501
 
 

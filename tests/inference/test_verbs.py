@@ -283,10 +283,10 @@ text = "Anna walked to the house; there she found nothing but \\u201cballs\\u201
 call = {"answer": lambda t: model.answer("Who?", t), "embed": model.embed}[verb]
 call(text * 99)
 long = text * (size // len(text))
-Path("/proc/self/clear_refs").write_text("5")  # used() starts again from the current memory
-before = used()
+forget_peak()
+before = peak_memory()
 call(long)
-print(used() - before)
+print(peak_memory() - before)
 """
 
 

@@ -86,11 +86,11 @@ def test_bytes_not_in_utf8_are_named_by_line(
 PEAK = """
 import pyarrow
 from litebert.reading.source import find_input, read_lines
-before = used()
+before = peak_memory()
 try:
     list(read_lines(find_input(sys.argv[1])))
 except Exception as error:
-    print("too long" in str(error), used() - before)
+    print("too long" in str(error), peak_memory() - before)
 """
 
 

@@ -35,7 +35,7 @@ LENGTH_AND_MEMORY = """
 from litebert.reading.parquet import read_parquet
 from litebert.reading.source import find_input
 rows = list(read_parquet(find_input(sys.argv[1]), ["text"]))
-print(sum(len(row["text"]) for row in rows), used())
+print(sum(len(row["text"]) for row in rows), peak_memory())
 """
 
 

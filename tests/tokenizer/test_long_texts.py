@@ -103,9 +103,9 @@ def seconds(repeats):
     return time.process_time() - begin
 
 short = min(seconds(10_000) for _ in range(3))
-before = used()
+before = peak_memory()
 long = seconds(80_000)
-print(long / short / 8, used() - before)
+print(long / short / 8, peak_memory() - before)
 """
 
 

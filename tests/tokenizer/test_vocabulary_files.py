@@ -209,11 +209,11 @@ def test_a_file_of_a_million_pieces_costs_little_to_refuse() -> None:
 from litebert.errors import LitebertError
 from litebert.tokenizer.model_file import read_model
 data = bytes.fromhex("0a0d0a0678787878787815000080bf") * 1_000_000
-before = used()
+before = peak_memory()
 try:
     read_model(data, "large")
 except LitebertError as error:
-    print(error.code, used() - before)
+    print(error.code, peak_memory() - before)
 """
     code, size = run_in_child(script)
     assert code == "LB-201"
