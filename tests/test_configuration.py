@@ -103,15 +103,16 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(
     [
         ("train.seed=-1", "greater than or equal to 0"),
         ("train.threads=100000", "less than or equal to 1024"),
-        ("train.seed=abc", "a valid integer"),
+        ("train.seed=abc", "a whole number, 0 or more"),
+        ("train.seed=1.5", "a valid integer"),
         ("model.num_attention_heads=5", "multiple of num_attention_heads"),
         ("model.num_hidden_groups=13", "must not exceed num_hidden_layers"),
         ("objective.mask_prob=nan", "a finite number"),
         ("objective.max_seq_length=600", "max_position_embeddings"),
         ("train.micro_batch_size=7", "multiple"),
         ("optim.warmup_steps=200000", "below train.steps"),
-        ("optim.bias_correction=7", "a valid boolean"),
-        ("objective.heads=3", "a valid dictionary"),
+        ("optim.bias_correction=7", "true or false"),
+        ("objective.heads=3", "numbers by name, {name = 1}"),
         ("model.hidden_size=1000000000000", "less than or equal to 65536"),
         ("train.minutes=20000000.0", "less than or equal to 10000000"),
         ("train.batch_size=10000000000000", "less than or equal to 1000000000000"),
@@ -124,6 +125,23 @@ def test_a_bad_value_is_one_clear_error(word: str, said: str) -> None:
     with pytest.raises(LitebertError, match=what) as error:
         resolve(PretrainConfig, CORPUS, settings_from_words([word]))
     assert said in error.value.expected and value in error.value.received
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("objective.heads={other='x'}", "numbers by name, {name = 1}"),
+        ("optim.settings={name={part={}}}", "texts, numbers, true or false, or lists"),
+        ("optim.settings={name=[1]}", "texts, numbers, true or false, or lists"),
+        ("data.weights=[1, 'x']", "a list of numbers, [1, 2], or null"),
+    ],
+)
+def test_a_bad_value_inside_a_setting_is_told_what_the_setting_may_be(
+    word: str, said: str
+) -> None:
+    with pytest.raises(LitebertError, match=r"^LB-104") as error:
+        resolve(PretrainConfig, CORPUS, settings_from_words([word]))
+    assert said in error.value.expected
 
 
 def test_every_setting_has_allowed_values_and_a_description() -> None:

@@ -304,11 +304,14 @@ _ALLOCATORS = (
 )
 
 
-def as_litebert_error(error: BaseException) -> LitebertError | None:
+def as_litebert_error(
+    error: BaseException, *, unnamed: str = "the file"
+) -> LitebertError | None:
     """Return the error for an ordinary system failure; None for a bug in the program.
 
     The outermost frame of a command calls this for any exception: missing or
     inaccessible files, full disks, exhausted memory (also in torch's allocators).
+    `unnamed` says what an error is about that names no file.
 
     >>> as_litebert_error(FileNotFoundError(2, "No such file or directory", "a.txt")).code
     'LB-251'
@@ -324,7 +327,7 @@ def as_litebert_error(error: BaseException) -> LitebertError | None:
             next="lower train.micro_batch_size or --batch-size, or use a smaller model",
         )
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-        return _system_error(error)
+        return _system_error(error, unnamed=unnamed)
     return None
 
 
@@ -350,14 +353,16 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise _system_error(error, path) from error
 
 
-def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
+def _system_error(
+    error: OSError, written: Path | None = None, *, unnamed: str = "the file"
+) -> LitebertError:
     """Return the error for a system failure; `written` is the path that was being
-    written, if any.
+    written, if any, and `unnamed` says what else it may be about.
     """
     path = written
     if isinstance(error.filename, str | bytes) and error.filename:
         path = Path(os.fsdecode(error.filename))
-    name = "the file"
+    name = unnamed
     look = "check the paths that the command names"
     if path is not None:
         name = str(path)
@@ -367,11 +372,13 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
     said = error.strerror or str(error) or type(error).__name__
     number = error.errno
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        free = free_bytes(written or path or Path.cwd())
+        received = said
+        if path is not None:
+            received = f"{free_bytes(written or path):,} bytes free"
         return ResourceError(
             "LB-001",
             f"the disk is full while writing {name}",
-            received=f"{free:,} bytes free",
+            received=received,
             next="free some space or choose another folder, then rerun; nothing"
             " incomplete has its final name",
         )

@@ -138,7 +138,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     try:
         config = schema.model_validate(_sections(schema, fields, merged))
     except ValidationError as error:
-        raise _refused(error, merged, listing) from error
+        raise _refused(error, merged, fields, listing) from error
     for chosen in names_in(config):
         assignment = f"{chosen.setting}={chosen.name}"
         chosen.registry.require(chosen.name, setting=assignment)
@@ -272,11 +272,18 @@ def _initials(name: str) -> str:
     return "".join(word[0] for word in words) if len(words) > 1 else name
 
 
-def _refused(error: ValidationError, merged: Settings, listing: str) -> LitebertError:
+def _refused(
+    error: ValidationError,
+    merged: Settings,
+    fields: Mapping[str, FieldInfo],
+    listing: str,
+) -> LitebertError:
     """Return the error for the first setting that pydantic or a rule refuses."""
     first = error.errors(include_url=False)[0]
     name = _refused_setting(first, merged)
     expected = expected_value(first)
+    if name in fields and first["type"].endswith(_WRONG_KIND):
+        expected = describe_allowed(fields[name])
     if first["type"] == "missing":
         return LitebertError(
             "LB-104", f"{name} is missing", expected=expected, next=listing
@@ -408,9 +415,13 @@ _KINDS: dict[object, str] = {
     tuple[str, ...]: 'a list of texts, ["…"]',
     tuple[float, ...]: "a list of numbers, [1, 2]",
     tuple[Weight, ...]: "a list of numbers, [1, 2]",
-    Options: "values by name, {name = 1}",
+    Options: (
+        "values by name, {name = 1}: texts, numbers, true or false, or lists of texts"
+    ),
     dict[str, float]: "numbers by name, {name = 1}",
 }
+# how pydantic's names of errors end if a value is not of the type of its setting
+_WRONG_KIND = ("_type", "_parsing")
 _LIMITS = {
     "gt": "above {:,}",
     "ge": "{:,} or more",

@@ -3,6 +3,7 @@ see.
 """
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -341,6 +342,24 @@ def test_closed_streams_and_a_missing_rank_are_no_error(typed: str) -> None:
         "",
         "WORLD" in typed,
     )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("words", ["recipes list", "recipes list --json", "--help"])
+def test_a_full_disk_behind_standard_output_is_named(words: str) -> None:
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, *words.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=buffered,
+        )
+    assert done.returncode == 4
+    first, second, *_ = done.stderr.splitlines()
+    assert first == "LB-001: the disk is full while writing standard output"
+    assert second.endswith("No space left on device")
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,12 @@ def test_bad_rows_are_reported_by_line_and_the_others_are_kept(
 
 UNREADABLE = [
     ("rows.json", "[1, 2", "LB-312"),
+    ("rows.json", "[" * 100_000, "LB-312(?s:.*)received: nested too deeply"),
+    (
+        "rows.jsonl",
+        f'{{"text": {"9" * 5_000}}}',
+        "LB-312(?s:.*)received: an integer has over 4,300 digits: {",
+    ),
     *(("rows.json", content, "LB-848") for content in ("3", '{"a": 1}', "[1, 2]")),
     ("rows.docx", "x", "LB-304"),
     ("rows.csv", "text,label\rso good,pos\r", "LB-845"),

@@ -258,7 +258,7 @@ def run(words: Sequence[str]) -> int:
         if isinstance(error, click.ClickException):
             readable: LitebertError | None = _usage_error(error, typed)
         else:
-            readable = as_litebert_error(error)
+            readable = as_litebert_error(error, unnamed=_unnamed_file())
         if readable is None or is_debugged:
             raise
         _discard_stdout()
@@ -355,6 +355,17 @@ def _take_global_options(words: Sequence[str]) -> tuple[list[str], list[str], bo
             typed.append(word)
     is_debugged = "--debug" in words[:end]
     return typed + list(words[end:]), plugins, is_debugged
+
+
+def _unnamed_file() -> str:
+    """Return what an error is about that names no file: standard output, if it still
+    does not take what was printed.
+    """
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        return "standard output"
+    return "the file"
 
 
 def _discard_stdout() -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 from shlex import quote
 from typing import TypeAlias, Union
@@ -85,7 +86,7 @@ def read_json(
         value = parse_json(data.decode("utf-8"))
         if not isinstance(value, dict):
             raise ValueError(f"{type(value).__name__} instead of an object")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DamagedError(
             "LB-005",
             f"{path} is not valid JSON",
@@ -102,15 +103,23 @@ def _listing(path: Path) -> str:
 
 def parse_json(text: str, *, distinct_keys: bool = False) -> object:
     """Parse JSON; raise ValueError if it is invalid or has NaN, Infinity or, with
-    `distinct_keys`, duplicate keys.
-
-    Values that are nested too deeply raise RecursionError.
+    `distinct_keys`, duplicate keys, and for what Python does not read: very deep nesting
+    and very long integers.
     """
-    return json.loads(
-        text,
-        parse_constant=_refuse_constant,
-        object_pairs_hook=_distinct if distinct_keys else None,
-    )
+    try:
+        return json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_distinct if distinct_keys else None,
+        )
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except ValueError as error:
+        # Python's message has advice for programmers
+        if "set_int_max_str_digits" in str(error):
+            most = sys.get_int_max_str_digits()
+            raise ValueError(f"an integer has over {most:,} digits") from error
+        raise
 
 
 def _refuse_constant(name: str) -> None:

@@ -136,13 +136,7 @@ def read_tensors(path: Path) -> Weights:
         table: Any = parse_json(header[8:].decode(), distinct_keys=True)
         tensors = load_file(path)  # it validates the header
         metadata: dict[str, str] = table.get("__metadata__") or {}
-    except (
-        SafetensorError,
-        ValueError,
-        OSError,
-        MemoryError,
-        RecursionError,
-    ) as error:
+    except (SafetensorError, ValueError, OSError, MemoryError) as error:
         raise _incomplete(path, error) from error
     stored = metadata.get(_HASH)
     if not stored:

@@ -124,7 +124,7 @@ def read_class_names(source: Source) -> dict[str, list[str]]:
     try:
         described: Any = parse_json(metadata.get(b"huggingface", b"{}").decode())
         features = described.get("info", {}).get("features", {})
-    except (ValueError, RecursionError, AttributeError):
+    except (ValueError, AttributeError):
         return {}
     names = dict[str, list[str]]()
     for column, feature in features.items():

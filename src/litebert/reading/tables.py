@@ -195,15 +195,12 @@ def _has_nul(source: Source, number: int, cells: Sequence[str]) -> LitebertError
 # ---- JSON ----------------------------------------------------------------------------
 
 
-def _no_json(text: str, place: str, error: Exception) -> DamagedError:
+def _no_json(text: str, place: str, error: ValueError) -> DamagedError:
     """Return the error for a text that is not JSON; the parser's error is its cause."""
-    reason = str(error)
-    if isinstance(error, RecursionError):
-        reason = "nested too deeply"
     damaged = DamagedError(
         "LB-312",
         f"{place}: not JSON",
-        received=f"{reason}: {text[:80]}",
+        received=f"{error}: {text[:80]}",
         expected="a complete object per line (.jsonl) or a list (.json), without NaN",
         next="write the file again with a JSON library",
     )
@@ -229,7 +226,7 @@ def scan_json_lines(source: Source) -> Iterator[Scanned]:
             continue
         try:
             row = parse_json(line, distinct_keys=True)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             yield number, _no_json(line, source.place(number), error)
             continue
         yield from _object_or_error(source, number, row)
@@ -253,7 +250,7 @@ def read_json(source: Source) -> object:
     text = "\n".join(lines)
     try:
         return parse_json(text, distinct_keys=True)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _no_json(text, source.name, error) from error
 
 
