@@ -125,25 +125,9 @@ class Pretraining(Task[PretrainingWork]):
         `mask_token_*` count only positions that show [MASK]: elsewhere the answer is
         visible (kept pieces) or hidden behind a random piece.
         """
-        device = device_of(self.network)
         self.network.eval()
         pack(self.network.albert, is_repeatable=True)
-        # Sums over all batches and processes: float64 where the device has it.
-        sums = torch.zeros(self.num_sums, dtype=device.sum_dtype, device=device.place)
-        # loss, right answers and number of the positions that show [MASK]
-        mask_sums = torch.zeros(3, dtype=device.sum_dtype, device=device.place)
-        for batch in self.world.share(self.held_out):
-            shows_mask = batch.ids[batch.masked_positions] == self.mask_id  # (masked,)
-            first = 0  # of the micro-batch, among the masked tokens of the batch
-            for work in micro_batches(batch, self.train.micro_batch_size, device):
-                logits = self.network(work.batch, work.masked_positions)
-                sums += self.loss(work, logits).sums
-                last = first + len(work.masked_ids)
-                if self.mask_id is not None:
-                    # Looked up on the host: a GPU would have to be waited for.
-                    rows = np.flatnonzero(shows_mask[first:last])
-                    mask_sums += _sums_at(rows, work, logits["masked_lm"], device)
-                first = last
+        sums, mask_sums = self._held_out_sums()
         self.network.train()
         self.world.sum_([sums, mask_sums])
         measured = self.measures(sums.tolist())
@@ -158,6 +142,29 @@ class Pretraining(Task[PretrainingWork]):
             counts = [count_labels(batch.sentence_labels) for batch in self.held_out]
             measured["sentence_order_pairs"] = sum(counts)
         return measured
+
+    def _held_out_sums(self) -> tuple[Tensor, Tensor]:
+        """Return the sums of all heads over this process's share of the held-out
+        sequences, (num_sums,), and the loss, the right answers and the number of the
+        positions that show [MASK], (3,).
+        """
+        device = device_of(self.network)
+        # Over all batches, and then over all processes: float64 where the device has it.
+        sums = torch.zeros(self.num_sums, dtype=device.sum_dtype, device=device.place)
+        mask_sums = torch.zeros(3, dtype=device.sum_dtype, device=device.place)
+        for batch in self.world.share(self.held_out):
+            shows_mask = batch.ids[batch.masked_positions] == self.mask_id  # (masked,)
+            first = 0  # of the micro-batch, among the masked tokens of the batch
+            for work in micro_batches(batch, self.train.micro_batch_size, device):
+                logits = self.network(work.batch, work.masked_positions)
+                sums += self.loss(work, logits).sums
+                last = first + len(work.masked_ids)
+                if self.mask_id is not None:
+                    # Looked up on the host: a GPU would have to be waited for.
+                    rows = np.flatnonzero(shows_mask[first:last])
+                    mask_sums += _sums_at(rows, work, logits["masked_lm"], device)
+                first = last
+        return sums, mask_sums
 
 
 def _sums_at(

@@ -145,6 +145,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     `folder` is that of the run: if it was begun, it keeps what was measured then.
     """
     config = resolved.config
+
+    # ---- the start and the examples
     start = read_shape(config.model.start)
     shape = _shape_of(config, start)
     data = Path(config.data.folder or str(config.data.train))
@@ -157,6 +159,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     dataset, reading = choose_reading(config, opened, examples, start, folder)
     family = dataset.family
 
+    # ---- what the network reads
     tokenizer = start.require_tokenizer()
     # Longer texts are cut, or divided into windows, as the kind of task has it.
     longest = min(config.task.max_length, shape.max_position_embeddings)  # tokens
@@ -170,20 +173,21 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         labelled = dataset.read(data, split)
         held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
 
+    # ---- what must be the same when the run is resumed
     teacher = _find_teacher(config)
-    # all that must be the same when the run is resumed
     facts: dict[str, JsonValue] = {
         "tokenizer": tokenizer.hash,
         "task": dataset.name,
         **dataset.settled,
         **_describe_models(config, shape, teacher),
+        "training features": len(features),
+        **_describe_examples(examples, features, held_out),
     }
     if teacher is not None:
-        # the teacher reads every example once, not once in each epoch
+        # It reads every example once, here, and not once in each epoch.
         features = _learn_from(teacher, config, family, features, examples)
-    facts["training features"] = len(features)
-    facts |= _describe_examples(examples, features, held_out)
 
+    # ---- the settings that depend on all of this
     fits_head = _fits_head(config, start, family, reading)
     settled = settle_defaults(
         resolved,
