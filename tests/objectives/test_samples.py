@@ -3,6 +3,7 @@ compared with the official loops on the same draws.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -77,49 +78,80 @@ CONFIGS = st.builds(
 )
 
 
-def official_chunks(
-    lengths: list[int], offset: int, config: ObjectiveConfig, epoch: int
-) -> Iterator[tuple[int, ...]]:
+@dataclass(frozen=True)
+class OfficialLoop:
     """Walk through a document sentence by sentence, as the official script does, with
     our draws.
     """
 
-    def draw(what: str, sentence: int) -> float:
-        return float(rng.uniform(7, f"train-{what}", epoch, 0, sentence))
+    config: ObjectiveConfig
+    epoch: int
+    offset: int  # the number of the document's first sentence
+    lengths: list[int]  # of its sentences, in tokens
 
-    is_strict = config.sentence == "order" and len(lengths) > 1
-    longest = config.max_seq_length - (2 if config.sentence == "none" else 3)
-    i = 0
-    while i < len(lengths):
-        if is_strict and i == len(lengths) - 1:
-            i -= 1
-        start = offset + i
-        key = offset if config.short_seq_per == "document" else start
-        is_short = draw("is-short", key) < config.short_seq_prob
-        target = 2 + int(draw("short", key) * (longest - 1)) if is_short else longest
-        size = total = 0
-        while i + size < len(lengths) and (total < target or (is_strict and size < 2)):
-            total += lengths[i + size]
-            size += 1
-        middle = size
-        kind = IN_ORDER
-        if config.sentence != "none" and size == 1:
-            kind = ALONE if config.sentence == "order" else RANDOM_SECOND
-        elif config.sentence != "none":
-            middle = 1 + int(draw("middle", start) * (size - 1))
-            if draw("kind", start) < 0.5:
-                kind = RANDOM_SECOND if config.sentence == "next" else SWAPPED
-        yield start, start + middle, start + size, kind, target
-        i += middle if config.sentence == "next" and kind == RANDOM_SECOND else size
+    def chunks(self) -> Iterator[tuple[int, ...]]:
+        """Yield start, middle, end, kind and target of each chunk."""
+        last = len(self.lengths) - 1
+        i = 0
+        while i <= last:
+            if self._needs_two and i == last:
+                i -= 1
+            target = self._target(i)
+            size = self._size(i, target)
+            kind, middle = self._kind(i, size)
+            start = self.offset + i
+            yield start, start + middle, start + size, kind, target
+            # the sentences that a random second replaced are read again
+            is_replaced = self.config.sentence == "next" and kind == RANDOM_SECOND
+            i += middle if is_replaced else size
+
+    @property
+    def _needs_two(self) -> bool:
+        return self.config.sentence == "order" and len(self.lengths) > 1
+
+    def _draw(self, purpose: str, sentence: int) -> float:
+        return float(rng.uniform(7, f"train-{purpose}", self.epoch, 0, sentence))
+
+    def _target(self, i: int) -> int:
+        """Return how many tokens the chunk is to have."""
+        num_special = 2 if self.config.sentence == "none" else 3
+        longest = self.config.max_seq_length - num_special
+        key = self.offset
+        if self.config.short_seq_per == "instance":
+            key += i
+        if self._draw("is-short", key) >= self.config.short_seq_prob:
+            return longest
+        return 2 + int(self._draw("short", key) * (longest - 1))
+
+    def _size(self, i: int, target: int) -> int:
+        """Return the number of sentences that reach the target."""
+        least = 2 if self._needs_two else 1
+        sentences = self.lengths[i:]
+        for size in range(least, len(sentences)):
+            if sum(sentences[:size]) >= target:
+                return size
+        return len(sentences)
+
+    def _kind(self, i: int, size: int) -> tuple[int, int]:
+        """Return the kind of the chunk and the size of its first segment."""
+        sentence = self.config.sentence
+        if sentence == "none":
+            return IN_ORDER, size
+        if size == 1:
+            return (ALONE if sentence == "order" else RANDOM_SECOND), size
+        start = self.offset + i
+        middle = 1 + int(self._draw("middle", start) * (size - 1))
+        if self._draw("kind", start) >= 0.5:
+            return IN_ORDER, middle
+        return (RANDOM_SECOND if sentence == "next" else SWAPPED), middle
 
 
-@given(
-    st.lists(
-        st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=1, max_size=8
-    ),
-    CONFIGS,
-    st.integers(0, 50),
+DOCUMENTS = st.lists(
+    st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=1, max_size=8
 )
+
+
+@given(DOCUMENTS, CONFIGS, st.integers(0, 50))
 @settings(max_examples=300, deadline=None)
 def test_chunks_are_those_of_the_official_loop(
     documents: list[list[int]], config: ObjectiveConfig, epoch: int
@@ -131,7 +163,8 @@ def test_chunks_are_those_of_the_official_loop(
 
     expected = list[tuple[int, ...]]()
     for lengths, start in zip(documents, starts[:-1].tolist(), strict=True):
-        expected.extend(official_chunks(lengths, start, config, epoch))
+        loop = OfficialLoop(config, epoch, start, lengths)
+        expected.extend(loop.chunks())
     planned = [tuple(row) for row in plan[:, 1:].tolist()]  # without the shard
     assert sorted(planned) == sorted(expected)
 

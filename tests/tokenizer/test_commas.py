@@ -15,15 +15,37 @@ LETTERS = {"▁": -3.0, ",": -4.0, "1": -5.0, "5": -5.0, "a": -5.0}
 @pytest.mark.parametrize(
     ("scores", "text", "pieces"),
     [
-        ({"▁15,": -1.0, "▁15": -6.0}, "15, a", ["▁15", ",", "▁", "a"]),
-        ({"5,": -1.0}, "15,", ["▁", "1", "5", ","]),
-        # no piece that begins a word arises within it
-        ({"5,": -1.0, "▁5": -2.0}, "15,", ["▁", "1", "5", ","]),
-        ({"a5,": -1.0, "▁a": -2.0}, "1a5,5", ["▁", "1", "a", "5", ",", "5"]),
-        # the rule looks at each piece once, as the official code does
-        ({"1,5,": -1.0, "1,": -2.0}, "a1,5,", ["▁", "a", "1,", "5", ","]),
-        # a comma after a letter stays
-        ({"a,": -1.0}, "a,", ["▁", "a,"]),
+        pytest.param(
+            {"▁15,": -1.0, "▁15": -6.0},
+            "15, a",
+            ["▁15", ",", "▁", "a"],
+            id="the rest is a piece",
+        ),
+        pytest.param(
+            {"5,": -1.0}, "15,", ["▁", "1", "5", ","], id="the rest is several pieces"
+        ),
+        pytest.param(
+            {"5,": -1.0, "▁5": -2.0},
+            "15,",
+            ["▁", "1", "5", ","],
+            id="no piece that begins a word arises within it",
+        ),
+        pytest.param(
+            {"a5,": -1.0, "▁a": -2.0},
+            "1a5,5",
+            ["▁", "1", "a", "5", ",", "5"],
+            id="nor before letters",
+        ),
+        # as the official code does
+        pytest.param(
+            {"1,5,": -1.0, "1,": -2.0},
+            "a1,5,",
+            ["▁", "a", "1,", "5", ","],
+            id="each piece is looked at once",
+        ),
+        pytest.param(
+            {"a,": -1.0}, "a,", ["▁", "a,"], id="a comma after a letter stays"
+        ),
     ],
 )
 def test_the_comma_after_a_digit_is_split_off(
