@@ -28,18 +28,18 @@ from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import NO_LABEL, PretrainingBatch
 from litebert.runs import RunFolder, read_metrics
 from litebert.settings import Resolved, resolve
-from litebert.tasks.local_start import OFFSETS, attend_locally, num_local_heads
 from litebert.tasks.pretraining import (
     Pretraining,
     micro_batches,
 )
-from litebert.tasks.student import convert
 from litebert.tasks.task import Loss
 from litebert.tasks.teacher import Teacher, align
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.completion import complete, shape_of_student
+from litebert.train.local_start import OFFSETS, attend_locally, num_local_heads
 from litebert.train.pretrain import task_of
 from litebert.train.sources import Sources
+from litebert.train.student import convert
 from litebert.train.weights import new_network
 from tests.networks import PLAIN_SENTENCES, config_for, drawn
 

@@ -62,23 +62,25 @@ class Run(on_disk.RunFolder):
 
     @property
     def result(self) -> dict[str, Json]:
-        """The measures of the last step and of the best evaluation, as medians over
-        seeds; in pretraining, the last.
+        """The measures of the last step and of the best evaluation; with several seeds,
+        their medians, and each seed's. A pretraining has those of its last evaluation.
         """
         if self.seeds:
-            results: dict[str, Json] = {
-                "seeds": [run.result for run in self.seeds if run.outcome]
-            }
-            ends = run_results.ends_of(run_results.results_of(self))
-            for end, spreads in ends.items():
-                results[end] = dict(_medians(spreads))
-            return results
+            return self._result_over_seeds()
         if self.kind == "fine-tuning":
             return read_json(self.folder / RESULT_FILE)
         for row in reversed(read_metrics(self.folder)):
             if row["kind"] == "eval":
                 return dict(row)
         return {}
+
+    def _result_over_seeds(self) -> dict[str, Json]:
+        finished = [run.result for run in self.seeds if run.outcome]
+        results: dict[str, Json] = {"seeds": list[Json](finished)}
+        ends = run_results.ends_of(run_results.results_of(self))
+        for end, spreads in ends.items():
+            results[end] = dict(_medians(spreads))
+        return results
 
     @property
     def metrics(self) -> Results[dict[str, Json]]:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from litebert.errors import disk_errors
@@ -53,8 +54,11 @@ def write_stream(
         if force:
             require_replaceable(path)
             staging.new.replace(path)
-        elif not (accepts_same and _are_same(staging.new, path)):
-            rename_to_free(staging.new, path, lambda: already_exists(path, force=force))
+        else:
+            is_there = accepts_same and _are_same(staging.new, path)
+            if not is_there:
+                refuse = partial(already_exists, path, force=force)
+                rename_to_free(staging.new, path, refuse)
         sync_file(path.parent)
 
 

@@ -138,28 +138,36 @@ def tensor_names(
     >>> tensor_names("albert.feed_forward.0.norm.bias", AlbertConfig(), layout=GOOGLE)
     ['bert/encoder/transformer/group_0/inner_group_0/LayerNorm_1/beta']
     """
-    module, _, kind = parameter.rpartition(".")
-    name, _, part = module.partition(".")
+    module, _, kind = parameter.rpartition(".")  # kind: "weight" or "bias"
+    on_disk = _modules_on_disk(module, config, head, layout)
+    if layout is GOOGLE:
+        return [_variable(name, kind) for name in on_disk]
+    return [f"{name}.{kind}" for name in on_disk]
+
+
+def _modules_on_disk(
+    module: str, config: AlbertConfig, head: HeadConfig | None, layout: TensorNames
+) -> list[str]:
+    """Return the names on disk of one of our modules: of the encoder, of a head of
+    pretraining, or of the head of a task.
+    """
     block = _BLOCK.match(module)
     if block:
-        modules = _layers_of_block(block, config, layout)
-    elif module == "albert":  # it has only the calibration of an eight-bit network
-        modules = [module]
-    elif name == "albert":
-        modules = [layout.encoder + _NAMES[part][layout.column]]
-    elif name in PRETRAINING_HEADS:  # their records have both names
-        in_albert, in_others = PRETRAINING_HEADS[name].names.get(part, (module, module))
-        chosen = in_albert if layout is ALBERT else in_others
-        modules = [chosen]
-    else:
-        assert head is not None, f"{parameter} belongs to a task head"
-        modules = [head.record.layers.get(part, f"head.{part}")]
-        if layout is GOOGLE and part == "dense":
-            # a classifier's variables have no scope, those of SQuAD 1.1 have one
-            modules = [head.record.variable.removesuffix("output_weights").strip("/")]
-    if layout is GOOGLE:
-        return [_variable(module, kind) for module in modules]
-    return [f"{module}.{kind}" for module in modules]
+        return _layers_of_block(block, config, layout)
+    if module == "albert":  # it has only the calibration of an eight-bit network
+        return [module]
+    owner, _, part = module.partition(".")
+    if owner == "albert":
+        return [layout.encoder + _NAMES[part][layout.column]]
+    if owner in PRETRAINING_HEADS:
+        names = PRETRAINING_HEADS[owner].names
+        in_albert, in_others = names.get(part, (module, module))
+        return [in_albert] if layout is ALBERT else [in_others]
+    assert head is not None, f"{module} belongs to a task head"
+    if layout is GOOGLE and part == "dense":
+        # a classifier's variables have no scope, those of SQuAD 1.1 have one
+        return [head.record.variable.removesuffix("output_weights").strip("/")]
+    return [head.record.layers.get(part, f"head.{part}")]
 
 
 def _layers_of_block(

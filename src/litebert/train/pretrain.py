@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from litebert.config import PretrainConfig
-from litebert.device import choose_device, move_network
+from litebert.device import Device, choose_device, move_network
 from litebert.distributed import ALONE, World
 from litebert.fast import checkpoint_gradients, compile_steps
 from litebert.files import Json, write_bytes
@@ -135,10 +135,8 @@ def build(config: PretrainConfig, sources: Sources, log: RunLog) -> Trainee[Any]
     teacher = open_teacher(config, sources, log.session, dtype=dtype)
     network = new_network(config, sources, teacher, dtype)
     network.to(device.place).train()
-    if isinstance(teacher, Teacher):
-        move_network(teacher.encoder, device)
-    elif teacher is not None:
-        teacher = replace(teacher, axes=teacher.axes.to(device.place))
+    if teacher is not None:
+        teacher = _on_device(teacher, device)
     if config.train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
     if config.train.compile:
@@ -245,6 +243,16 @@ def open_teacher(
     if config.start.model:
         vectors = read_shape(config.start.model).vectors or vectors
     return TeacherVectors(torch.from_numpy(np.load(path)), vectors)
+
+
+def _on_device(
+    teacher: Teacher | TeacherVectors, device: Device
+) -> Teacher | TeacherVectors:
+    """Return a teacher that answers on the student's device."""
+    if isinstance(teacher, TeacherVectors):
+        return replace(teacher, axes=teacher.axes.to(device.place))
+    move_network(teacher.encoder, device)
+    return teacher
 
 
 def vectors_of(

@@ -18,13 +18,13 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives.frequencies import log_frequencies
 from litebert.optim import MomentOptimizer, load_state_tensors
 from litebert.plugins import PRETRAINING_HEADS
-from litebert.tasks.local_start import attend_locally
-from litebert.tasks.student import begin_as_teacher
 from litebert.tasks.teacher import Teacher, TeacherVectors
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
+from litebert.train.local_start import attend_locally
 from litebert.train.log import RunLog
 from litebert.train.sources import Sources, open_loader, plain_text_config
+from litebert.train.student import begin_as_teacher
 
 # Texts to fit the embedding projection on: some 10,000 tokens, for E + 1 unknowns per
 # hidden unit.
@@ -58,8 +58,6 @@ def new_network(
     if isinstance(teacher, Teacher):
         texts = open_loader(corpus.path, config=plain_text_config(config))
         begin_as_teacher(network, teacher, texts.batch_between(0, FIT_TEXTS))
-    # With small random weights, attention is nearly uniform and adds 1 % to the residual:
-    # a small network predicts from frequencies alone for millions of pieces.
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)
     if config.start.output_bias == "unigram":

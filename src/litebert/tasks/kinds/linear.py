@@ -1,4 +1,4 @@
-"""Linear layers fitted in closed form: what a head is worth before any training.
+"""Linear layers fitted by regression: what a head is worth before any training.
 
 The rows are what the layer of a head reads, (rows, width). All of them are scaled to
 unit variance by the head, so no column is scaled here. Each function takes a `strength`,
