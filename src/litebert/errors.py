@@ -65,11 +65,11 @@ class LitebertError(Exception):
         return self._lines(self.what, self.expected, self.next)
 
     def _lines(self, what: str, expected: str | None, advice: str) -> str:
-        lines = [f"{self.code}: {_escape_breaks(what)}"]
+        lines = [f"{self.code}: {escape_breaks(what)}"]
         details = {"received": self.received, "expected": expected, "next": advice}
         for name, value in details.items():
             if value:
-                lines.append(f"  {name + ':':<9} {_escape_breaks(value)}")
+                lines.append(f"  {name + ':':<9} {escape_breaks(value)}")
         return "\n".join(lines)
 
 
@@ -137,13 +137,13 @@ def _as_line(received: str) -> str:
     """Return what was received as one line, cut at its end if it is long."""
     text = hide_passwords(received)
     # one more character than is shown tells that there are more
-    line = _escape_breaks(text[: _LONGEST_RECEIVED + 1])
+    line = escape_breaks(text[: _LONGEST_RECEIVED + 1])
     if len(line) <= _LONGEST_RECEIVED:
         return line
     return f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)"
 
 
-def _escape_breaks(text: str) -> str:
+def escape_breaks(text: str) -> str:
     """Escape line breaks and control characters, which file names may contain, as
     Python's strings do.
     """

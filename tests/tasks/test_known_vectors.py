@@ -310,10 +310,13 @@ def _not_a_number(folder: Path) -> None:
     np.save(folder / "0001.npy", table)
 
 
-def _without_a_text(folder: Path) -> None:
-    lines = (folder / "0001.jsonl").read_text().splitlines(keepends=True)
-    lines[6] = '{"words": "The red fox."}\n'
-    (folder / "0001.jsonl").write_text("".join(lines))
+def _with_line_7(line: str) -> Any:
+    def damage(folder: Path) -> None:
+        lines = (folder / "0001.jsonl").read_text().splitlines()
+        lines[6] = line
+        (folder / "0001.jsonl").write_text("\n".join(lines) + "\n")
+
+    return damage
 
 
 def _of_another_width(folder: Path) -> None:
@@ -345,7 +348,9 @@ def _narrow(folder: Path) -> None:
         (_an_archive, r"LB-562(?s:.*)0001\.npy"),
         (_of_whole_numbers, r"LB-563(?s:.*)int64"),
         (_not_a_number, r"LB-563(?s:.*)vector 42"),
-        (_without_a_text, r"LB-564(?s:.*)line 7 of"),
+        (_with_line_7('{"words": "A fox."}'), r"LB-564(?s:.*)line 7 of"),
+        (_with_line_7('{"text": null}'), r"LB-564(?s:.*)NoneType instead of a text"),
+        (_with_line_7("[" * 100_000), r"LB-564(?s:.*)nested too deeply"),
         (_of_another_width, r"LB-565(?s:.*)256 vectors of the widths 24, 25"),
         (_too_few, r"LB-565(?s:.*)19 vectors(?s:.*)20 or more"),
         (_narrow, r"LB-566(?s:.*)hidden_size 16, and vectors of 8"),

@@ -19,6 +19,7 @@ from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import LitebertError
 from litebert.reading import source, tables
 from litebert.reading.words import MAX_WORDS
+from litebert.tasks.check import check_files
 from litebert.tasks.kinds.choice import ChoiceExample
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
@@ -602,10 +603,11 @@ def test_a_text_above_others_is_no_title() -> None:
     assert guess_dialect(lines, kind=".csv").num_skipped == 0
 
 
-def test_the_rule_of_a_table_in_markdown_is_no_row(write: Write) -> None:
+@pytest.mark.parametrize("name", ["my.txt", "my.md"])
+def test_the_rule_of_a_table_in_markdown_is_no_row(write: Write, name: str) -> None:
     rows = [f"| ball {n} | {('neg', 'pos')[n % 2]} |" for n in range(40)]
     table = ["# Ours", "", "| text | label |", "| --- | :--: |", *rows]
-    path = write("my.txt", "\n".join(table))
+    path = write(name, "\n".join(table))
     dataset = table_dataset(path, path)
     assert dataset.settled["labels"] == ["neg", "pos"]
     texts = [example.first.strip() for example in dataset.read(path, "train")]
@@ -637,6 +639,43 @@ def test_ratings_are_classes_with_a_note_or_scores(write: Write, name: str) -> N
     scored = table_dataset(path, path, problem="regression")
     labels = [example.label for example in scored.read(path, "train")]
     assert labels == [float(number % 5 + 1) for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("8/10", "warning: 4/5 and 8/10 are read as 4 and 8; write all ratings on one"),
+        ("7 out of 10 points", "warning: 4/5 and 7 out of 10 points are read as 4 and"),
+        ("2.5 of 5 stars", ""),
+        ("3 stars", ""),
+        ("3", ""),
+    ],
+)
+def test_ratings_on_two_scales_are_warned_of(
+    write: Write, other: str, said: str
+) -> None:
+    lines = ["text,rating", *["so good,4/5"] * 20, *[f"so so,{other}"] * 20]
+    path = write("films.csv", "\n".join(lines))
+    (note,) = [
+        note
+        for note in table_dataset(path, problem="regression").notes
+        if note.startswith("problem")
+    ]
+    assert said in note
+    assert ("warning" in note) == bool(said)
+
+
+def test_notes_stay_on_a_line_whatever_files_columns_and_labels_are_called(
+    write: Write,
+) -> None:
+    rows = ['good,"a\nb"', "bad,c"] * 20
+    path = write("my\nfile.csv", "\n".join(["text,label", *rows]))
+    notes = table_dataset(path).notes
+    assert not any("\n" in note for note in notes)
+    assert notes[0].partition(": ")[0].endswith(r"my\nfile.csv")
+    assert r"a\nb (20)" in " ".join(notes)
+    lines = str(check_files(path)).splitlines()
+    assert [line for line in lines if line.endswith(r"my\nfile.csv: 40 rows")]
 
 
 @pytest.mark.parametrize("cell", ["1,018", "7/5", "3 apples", "2024/12/31", "/5"])

@@ -9,11 +9,11 @@ Neither texts nor vectors are held in memory: only where each text begins.
 """
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
+from typing import Any
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from litebert import rng
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import hash_file
+from litebert.files import hash_file, parse_json
 from litebert.objectives.loading import Loader
 from litebert.objectives.sequences import (
     MaskedSequence,
@@ -172,7 +172,11 @@ def _text_of(line: bytes, texts: Path, number: int) -> str:
         content = line.decode("utf-8")
         if texts.suffix == ".txt":
             return content.rstrip("\r\n")
-        return str(json.loads(content)["text"])
+        row: Any = parse_json(content)
+        text = row["text"]
+        if not isinstance(text, str | int | float):  # `embed` reads numbers, too
+            raise TypeError(f"{type(text).__name__} instead of a text")
+        return str(text)
     except (ValueError, TypeError, KeyError) as error:
         expected = "UTF-8"
         if texts.suffix != ".txt":

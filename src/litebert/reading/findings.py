@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from litebert.errors import DamagedError, format_count
+from litebert.errors import DamagedError, escape_breaks, format_count
 
 Severity = Literal["error", "warning", "note"]
 Advice: TypeAlias = Mapping[str, tuple[Severity, str]]
@@ -58,7 +58,7 @@ class CheckReport:
         for finding in self.findings:
             lines += [
                 f"{finding.severity}: {finding.kind}, {finding.count:,} in all",
-                f"  first: {finding.where}  {finding.example}",
+                f"  first: {escape_breaks(finding.where)}  {finding.example}",
                 f"  to do: {finding.advice}",
             ]
         if not self.findings:

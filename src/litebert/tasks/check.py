@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from litebert.errors import LitebertError, RequestError, format_count
+from litebert.errors import LitebertError, RequestError, escape_breaks, format_count
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
 from litebert.rng import hash_text
@@ -119,7 +119,7 @@ class SplitReport:
             lines.append(f"  {', '.join(shown)}")
         if self.lengths is not None:
             lines.append(f"  {self._lengths_in_words(self.lengths)}")
-        return "\n".join(lines)
+        return "\n".join(map(escape_breaks, lines))
 
     def _lengths_in_words(self, lengths: LengthReport) -> str:
         share_too_long = lengths.num_too_long / self.num_rows
@@ -173,7 +173,7 @@ def check_files(
         check.add_error("unusable file", str(train), error)
         return check.report()
 
-    check.notes = [f"{train}: {table.writing}"]
+    check.notes = [escape_breaks(f"{train}: {table.writing}")]
     # Settled on the usable rows. The others are findings when the file is checked below,
     # so this check of them is dropped.
     usable_rows = partial(_Check(None, max_length).usable_rows, table)

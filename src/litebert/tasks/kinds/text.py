@@ -46,7 +46,7 @@ from litebert.tasks.kinds.linear import (
     fit_sigmoids,
     fit_softmax,
 )
-from litebert.tasks.own.cells import MISSING, number_of, rating_of
+from litebert.tasks.own.cells import MISSING, number_of, rating_of, scale_of
 from litebert.tasks.own.cells import label_of as label_in
 from litebert.tasks.own.rows import in_order, labels_in, require_labels, sort_labels
 from litebert.tokenizer import Tokenizer
@@ -477,13 +477,7 @@ class Regression(TextClassification):
     ) -> tuple[tuple[str, ...], str]:
         """Return the name of the score, which is that of its column."""
         note = f"numbers in column {labels.column}"
-        pointed = [label for label in labels.single if "." in label]
-        are_thousands = all(map(_THOUSANDS, pointed))
-        if are_thousands and 0 < len(pointed) < len(labels.single):  # 994 and 1.018
-            note += (
-                f"; warning: {pointed[0]} is read as a fraction; if it is in"
-                " thousands, remove the points"
-            )
+        note += _warn_of_thousands(labels) + _warn_of_scales(labels)
         return (labels.column,), note
 
     @classmethod
@@ -556,6 +550,34 @@ class Regression(TextClassification):
         if label is not None:
             closeness = 1 / (1 + abs(label - value))
         return f"{value:.4g}", None, closeness
+
+
+def _warn_of_thousands(labels: LabelColumn) -> str:
+    """Return a warning if some numbers have points as in thousands: 994 and 1.018."""
+    pointed = [label for label in labels.single if "." in label]
+    are_thousands = all(map(_THOUSANDS, pointed))
+    if not are_thousands or not 0 < len(pointed) < len(labels.single):
+        return ""
+    return (
+        f"; warning: {pointed[0]} is read as a fraction; if it is in thousands, remove"
+        " the points"
+    )
+
+
+def _warn_of_scales(labels: LabelColumn) -> str:
+    """Return a warning if ratings have different scales: 4/5 and 8/10."""
+    by_scale = dict[int, str]()
+    for label in labels.single:
+        scale = scale_of(label)
+        if scale is not None:
+            by_scale.setdefault(scale, label)
+    if len(by_scale) < 2:
+        return ""
+    first, second, *_ = by_scale.values()
+    return (
+        f"; warning: {first} and {second} are read as {rating_of(first):g} and"
+        f" {rating_of(second):g}; write all ratings on one scale"
+    )
 
 
 def _require_scale(

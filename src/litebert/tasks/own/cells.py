@@ -114,6 +114,18 @@ def rating_of(value: object) -> float | None:
     return number
 
 
+def scale_of(value: object) -> int | None:
+    """Return the best rating that a cell names; None if it names none.
+
+    >>> scale_of("4/5"), scale_of("8 out of 10"), scale_of("4 stars")
+    (5, 10, None)
+    """
+    rating = _RATING(name_of(value) or "")
+    if rating is None or not rating["best"]:
+        return None
+    return int(rating["best"])
+
+
 _MARKS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 
 

@@ -38,7 +38,18 @@ DELIMITED = (".csv", ".tsv", ".tab")
 TAGGED = (".conll", ".conllu", ".conllup", ".v4_gold_conll", ".bio", ".iob", ".iob2")
 # files of lines, in which rows are recognized by their shape; "" is a name without an
 # extension
-PLAIN = (".txt", ".text", ".train", ".valid", ".dev", ".test", ".dat", ".data", "")
+PLAIN = (
+    ".txt",
+    ".text",
+    ".md",
+    ".train",
+    ".valid",
+    ".dev",
+    ".test",
+    ".dat",
+    ".data",
+    "",
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from litebert.config import HeadConfig
-from litebert.errors import LitebertError, no_such_name
+from litebert.errors import LitebertError, escape_breaks, no_such_name
 from litebert.plugins import LOADING, TASK_KINDS
 from litebert.reading.source import FOLDER, SPREADSHEETS
 from litebert.reading.tables import Row
@@ -127,7 +127,7 @@ def settle(table: TableFile, choices: Choices) -> tuple[AnyReading, list[str]]:
         *_notes_on_splits(columns, splits),
         *guess.warnings_of_pairs(),
     ]
-    return reading, notes
+    return reading, [escape_breaks(note) for note in notes]
 
 
 def _require_labels(table: TableFile, kind: type[AnyReading], columns: Columns) -> None:
