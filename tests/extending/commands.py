@@ -1,7 +1,8 @@
-"""What the tests of plug-ins run: short trainings, commands in this process, commands
-that must fail.
+"""What the tests of plug-ins run: plug-ins of pages, short trainings, commands in this
+process, commands that must fail.
 """
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from litebert import cli
 from litebert.plugins import REGISTRIES
+from tests.conftest import blocks
 
 QUICK = ("train.steps=3", "train.batch_size=8", "train.eval_every=3", "--quiet")
 SMALL = (
@@ -21,6 +23,33 @@ SMALL = (
     "objective.max_seq_length=64",
     "train.loader_workers=0",
 )
+
+
+# the first line of a plug-in on a page: the name of its file, and what it is
+_FIRST_LINE = re.compile(r'"""(\w+)\.py: ')
+
+
+def write_plugin(folder: Path, page_name: str, plugin_name: str = "") -> Path:
+    """Write a plug-in of a how-to page, by default its first one, and the recipe beside
+    it, if the page has one.
+    """
+    page = Path(f"docs/extending/{page_name}.md")
+    name, code = _find_plugin(page, plugin_name)
+    for recipe in blocks(page, "toml"):
+        if recipe.startswith("# "):
+            (folder / f"{name}.toml").write_text(recipe, "utf-8")
+    path = folder / f"{name}.py"
+    path.write_text(code, "utf-8")
+    return path
+
+
+def _find_plugin(page: Path, plugin_name: str) -> tuple[str, str]:
+    """Return the name and the code of a plug-in, by default of the first one."""
+    for code in blocks(page):
+        first_line = _FIRST_LINE.match(code)
+        if first_line and plugin_name in ("", first_line[1]):
+            return first_line[1], code
+    raise LookupError(f"{page} has no plug-in {plugin_name}")
 
 
 def forget(plugin: Path) -> None:
