@@ -11,40 +11,67 @@ import pytest
 import litebert
 from litebert.errors import LitebertError
 from litebert.folder.card import model_card
-from litebert.plugins import load_plugin
+from litebert.plugins import OPTIMIZERS, load_plugin
 from litebert.runs import RunFolder
 from tests.extending.commands import QUICK, SMALL, forget, refused, shell
 
+# ---- a run with a plug-in ------------------------------------------------------------
 
-def test_the_smallest_plug_in_is_recorded_and_named_where_it_is_missing(
-    page: Callable[[str], Path], corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+Words = tuple[object, ...]
+
+
+@pytest.fixture
+def pretrain(page: Callable[[str], Path], corpus: Path) -> Words:
+    """Train as `a` with the smallest plug-in, plain.py; return the words but for the
+    name and the plug-in, which is loaded.
+    """
     plugin = page("plugins")
-    pretrain = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "optim.name=plain")
-    assert shell(*pretrain, "--name", "a", f"--plugin={plugin}") == 0
+    words = ("pretrain", "--corpus", corpus, *SMALL, *QUICK, "optim.name=plain")
+    assert shell(*words, "--name", "a", "--plugin", plugin) == 0
+    return words
 
+
+@pytest.mark.usefixtures("pretrain")
+def test_a_run_records_the_plug_in_and_its_report_and_card_name_it(
+    tmp_path: Path,
+) -> None:
+    plugin = tmp_path / "plain.py"
     run = RunFolder(Path("runs/a"))
     assert run.file.plugins == {"plain": str(plugin)}
-    # its model is an ordinary one
-    assert "litebert_plugins" not in Path("runs/a/model/config.json").read_text()
     report = html.unescape((run.folder / "report.html").read_text("utf-8"))
     assert f"report runs/a --plugin {plugin}" in report
     assert "--plugin plain.py" in model_card(Path("runs/a/model"))
 
-    forget(plugin)
+
+@pytest.mark.usefixtures("pretrain")
+def test_a_model_that_an_optimizer_trained_is_an_ordinary_one(tmp_path: Path) -> None:
+    assert "litebert_plugins" not in Path("runs/a/model/config.json").read_text()
+    forget(tmp_path / "plain.py")
     litebert.load("runs/a")
-    for words in (
-        ("report", "runs/a"),
-        ("evaluate", "runs/a"),
-        (*pretrain, "--name", "a"),
-    ):
+
+
+def test_a_run_that_lacks_its_plug_in_names_it(
+    pretrain: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "plain.py"
+    forget(plugin)
+    resuming = (*pretrain, "--name", "a")
+    for words in (("report", "runs/a"), ("evaluate", "runs/a"), resuming):
         error = refused(capsys, *words)
         assert "needs the plug-in plain" in error
         assert f"--plugin {plugin}" in error
+
+
+def test_a_new_run_without_the_plug_in_does_not_know_its_optimizer(
+    pretrain: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forget(tmp_path / "plain.py")
     error = refused(capsys, *pretrain, "--name", "b")
     assert "there is no optimizer of this name" in error
     assert "one of adamw, lamb, muon" in error
 
+
+# ---- what cannot be loaded -----------------------------------------------------------
 
 IMPORTS = """
 from litebert.inference.verb import Verb
@@ -127,6 +154,9 @@ def test_a_plug_in_that_cannot_be_loaded_is_named(
         forget(Path(name))
 
 
+# ---- which file is loaded, and what is its own ---------------------------------------
+
+
 def test_a_plug_in_is_the_file_that_was_named(page: Callable[[str], Path]) -> None:
     """The working directory, which `python -m litebert` looks in first, has another."""
     Path("better.py").write_text("1 / 0", "utf-8")
@@ -141,23 +171,45 @@ def test_a_plug_in_is_the_file_that_was_named(page: Callable[[str], Path]) -> No
     forget(Path("better.py"))
 
 
+def test_a_module_may_add_its_own_name_again(page: Callable[[str], Path]) -> None:
+    """As a cell of a notebook does that is run again."""
+    load_plugin(str(page("optimizer")))
+    exec('OPTIMIZERS.add("lion", Lion)', sys.modules["lion"].__dict__)
+
+
+def test_a_name_belongs_to_the_module_that_added_it(
+    page: Callable[[str], Path],
+) -> None:
+    load_plugin(str(page("optimizer")))
+    with pytest.raises(LitebertError, match="LB-109"):
+        OPTIMIZERS.add("lion", litebert.AdamW)
+
+
+def test_a_name_of_litebert_cannot_be_added(page: Callable[[str], Path]) -> None:
+    load_plugin(str(page("optimizer")))
+    with pytest.raises(LitebertError, match="LB-109"):
+        OPTIMIZERS.add("lamb", sys.modules["lion"].Lion)
+
+
+# ---- advice --------------------------------------------------------------------------
+
 UNKNOWN = [
-    ("keyword", "A ship sailed."),
-    ("finetune", "boolq", "--data", "boolq"),
-    ("finetune", "boolq"),
+    pytest.param(("keyword", "A ship sailed."), "keyword", id="verb"),
+    pytest.param(("finetune", "boolq"), "boolq", id="task"),
+    # the data are there, but no task of this name
+    pytest.param(("finetune", "boolq", "--data", "boolq"), "boolq", id="task of data"),
 ]
 
 
 @pytest.mark.usefixtures("page")
-@pytest.mark.parametrize("words", UNKNOWN)
+@pytest.mark.parametrize(("words", "unknown"), UNKNOWN)
 def test_what_a_plug_in_may_add_is_said_where_a_name_is_unknown(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], unknown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if "--data" in words:
-        Path("boolq").mkdir()  # the data, not a task of the user's own
+        Path("boolq").mkdir()
     assert shell(*words) in (1, 2)
     error = capsys.readouterr().err
-    unknown = "boolq" if "boolq" in words else "keyword"
     assert unknown in re.findall(r"\w+", error)
     assert "--plugin FILE" in error
 
@@ -168,15 +220,3 @@ def test_advice_loads_the_plug_ins_that_were_given(
     plugin = page("plugins")
     error = refused(capsys, "report", "absent", "--plugin", plugin)
     assert f"next:     litebert runs list --plugin {plugin}\n" in error
-
-
-def test_a_name_belongs_to_the_module_that_added_it(
-    page: Callable[[str], Path],
-) -> None:
-    load_plugin(str(page("optimizer")))
-    module = sys.modules["lion"]
-    exec('OPTIMIZERS.add("lion", Lion)', module.__dict__)  # a cell that is run again
-    with pytest.raises(LitebertError, match="LB-109"):
-        module.OPTIMIZERS.add("lion", litebert.AdamW)
-    with pytest.raises(LitebertError, match="LB-109"):
-        module.OPTIMIZERS.add("lamb", module.Lion)

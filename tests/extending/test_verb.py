@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,9 @@ from litebert.cli.answer_file import Answered, AnswerFile
 from litebert.errors import LitebertError
 from litebert.plugins import load_plugin
 from tests.conftest import ROOT
-from tests.contract.served import serve
+from tests.contract.served import Server, serve
 from tests.contract.shell import COMMAND
-from tests.extending.commands import forget, shell
+from tests.extending.commands import forget, shell, write_plugin
 
 SHIP = "A ship sailed into the harbor at night."
 
@@ -23,11 +23,10 @@ SHIP = "A ship sailed into the harbor at night."
 # ---- a verb --------------------------------------------------------------------------
 
 
-def test_the_verb_of_the_page_is_in_the_shell_and_in_files(
+def test_the_verb_of_the_page_has_help(
     page: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plugin = page("verb")
-    assert shell("--help", "--plugin", plugin) == 0
+    assert shell("--help", "--plugin", page("verb")) == 0
     assert "find the words that say most about a text" in capsys.readouterr().out
     assert shell("keywords", "--help") == 0
     help_text = capsys.readouterr().out
@@ -35,13 +34,25 @@ def test_the_verb_of_the_page_is_in_the_shell_and_in_files(
     assert f'litebert keywords "{SHIP}"' in help_text
     assert "--top INTEGER RANGE" in help_text
 
-    assert shell("keywords", SHIP, "--top", 2, "--json") == 0
-    [answer] = json.loads(capsys.readouterr().out)
-    assert len(answer["words"]) == len(answer["similarities"]) == 2
+
+def test_the_answers_of_the_page_have_a_schema(
+    page: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_plugin(str(page("verb")))
     assert shell("help", "--schema", "keywords") == 0
     schema = json.loads(capsys.readouterr().out)
     properties = schema["$defs"]["Keywords"]["properties"]
     assert set(properties) == {"words", "similarities"}
+
+
+def test_the_verb_of_the_page_answers_in_the_shell_and_in_files(
+    page: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_plugin(str(page("verb")))
+    assert shell("keywords", SHIP, "--top", 2, "--json") == 0
+    [answer] = json.loads(capsys.readouterr().out)
+    assert len(answer["words"]) == 2
+    assert len(answer["similarities"]) == 2
 
     Path("t.csv").write_text(f"body\n{SHIP}\n \n", "utf-8")
     words = ("keywords", "t.csv", "--column", "body", "--output", "a.jsonl", "--quiet")
@@ -50,6 +61,12 @@ def test_the_verb_of_the_page_is_in_the_shell_and_in_files(
     assert json.loads(first)["answer"]["words"] == answer["words"]
     assert "has no text in column body" in json.loads(second)["error"]
 
+
+def test_without_its_plug_in_the_verb_is_unknown(
+    page: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = page("verb")
+    load_plugin(str(plugin))
     forget(plugin)
     assert shell("keywords", SHIP) == 2
     assert "keywords" in capsys.readouterr().err
@@ -65,28 +82,44 @@ def test_the_verb_of_the_page_is_a_method(page: Callable[..., Path]) -> None:
         model.keyword([SHIP])
 
 
-def test_the_verbs_of_the_page_are_routes_with_a_schema_and_a_form(
-    page: Callable[..., Path],
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Serve the packaged model with both plug-ins of the page."""
+    folder = tmp_path_factory.mktemp("plugins")
+    verb = write_plugin(folder, "verb")
+    stream = write_plugin(folder, "verb", "drift")
+    with serve("--plugin", verb, "--plugin", stream) as started:
+        started.wait_for("is ready")
+        yield started
+
+
+def test_the_verb_of_the_page_is_a_route(
+    page: Callable[..., Path], server: Server
 ) -> None:
-    plugin = page("verb")
-    stream = page("verb", "drift")
-    load_plugin(str(plugin))
+    load_plugin(str(page("verb")))
     [keywords] = litebert.load().keywords([SHIP], top=2)
-    with serve("--plugin", plugin, "--plugin", stream) as server:
-        server.wait_for("is ready")
-        answer = server.ask("/v1/keywords", {"texts": [SHIP], "top": 2}).json
-        too_many = server.ask("/v1/keywords", {"texts": [SHIP], "top": 51})
-        drifts = server.ask("/v1/drift", {"texts": [SHIP, SHIP]}).json["result"]
-        paths = server.ask("/openapi.json").json["paths"]
-        forms = server.ask("/page/verbs.json").json
+    answer = server.ask("/v1/keywords", {"texts": [SHIP], "top": 2}).json
     assert answer["result"][0]["words"] == list(keywords.words)
+    too_many = server.ask("/v1/keywords", {"texts": [SHIP], "top": 51})
     assert too_many.status == 422
-    assert drifts[0] == {"nearness": None}
-    assert drifts[1]["nearness"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_stream_of_the_page_is_a_route(server: Server) -> None:
+    first, second = server.ask("/v1/drift", {"texts": [SHIP, SHIP]}).json["result"]
+    assert first == {"nearness": None}
+    assert second["nearness"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_route_of_the_page_is_described(server: Server) -> None:
+    paths = server.ask("/openapi.json").json["paths"]
     description = paths["/v1/keywords"]["post"]["description"]
     assert description.startswith("Find the words of each text")
-    assert forms["keywords"]["title"] == "Keywords"
-    assert forms["keywords"]["examples"] == [{"texts": SHIP}]
+
+
+def test_the_verb_of_the_page_has_a_form(server: Server) -> None:
+    form = server.ask("/page/verbs.json").json["keywords"]
+    assert form["title"] == "Keywords"
+    assert form["examples"] == [{"texts": SHIP}]
 
 
 NODE = shutil.which("node")
@@ -164,15 +197,20 @@ def test_the_stream_of_the_page_answers_each_line_before_it_waits_for_the_next(
     assert other < 0.99
 
 
-def test_a_stream_in_python_reads_texts_and_checks_its_options(
+def test_a_stream_in_python_answers_one_text_after_another(
+    page: Callable[..., Path],
+) -> None:
+    load_plugin(str(page("verb", "drift")))
+    answers = litebert.load().drift(iter([SHIP, SHIP]), memory=0.5)
+    assert next(answers) == {"nearness": None}
+    assert next(answers)["nearness"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_stream_in_python_checks_its_texts_and_options(
     page: Callable[..., Path],
 ) -> None:
     load_plugin(str(page("verb", "drift")))
     model = litebert.load()
-    answers = model.drift(iter([SHIP, SHIP]), memory=0.5)
-    assert next(answers) == {"nearness": None}
-    assert next(answers)["nearness"] == pytest.approx(1.0, abs=1e-5)
-
     with pytest.raises(LitebertError, match=r"(?s)one text.*model.drift\(\['abc'\]\)"):
         model.drift("abc")
     with pytest.raises(LitebertError, match="less than or equal to 1"):
