@@ -13,6 +13,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -171,7 +172,12 @@ def _opened(folder: Path, verb: str) -> Iterator:
         opened.set_default_timeout(120_000)
         opened.on("console", lambda message: faults.append(message.text))
         opened.on("pageerror", lambda error: faults.append(str(error)))
-        opened.on("request", lambda r: faults.extend([r.url] * (origin not in r.url)))
+
+        def note_foreign(request: Any) -> None:
+            if origin not in request.url:
+                faults.append(request.url)
+
+        opened.on("request", note_foreign)
         opened.goto(f"{origin}/")
         opened.wait_for_selector(f"#{verb} ol li")
         try:
