@@ -292,10 +292,7 @@ def is_packed(albert: Albert) -> bool:
 def refuse_non_finite(network: Network) -> None:
     """Make a network raise LB-472 instead of returning outputs that are not finite."""
     for child in network.children():
-        # a list of modules (the heads after each step) is never called itself
-        modules = child if isinstance(child, nn.ModuleList) else [child]
-        for module in modules:
-            module.register_forward_hook(_check_outputs)
+        child.register_forward_hook(_check_outputs)
 
 
 def _check_outputs(

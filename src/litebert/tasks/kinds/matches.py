@@ -238,7 +238,7 @@ class MatchRows(RowReading[TextExample, VectorPair]):
         second = self.text(cells, "second", place)
         if is_labelled and not second:
             # raises: the row has nothing to learn
-            self.number(None, place)
+            self.label_index(None, place)
         return TextExample(id, self.text(row, "text", place), second)
 
     def lacks_label(self, row: Row) -> bool:

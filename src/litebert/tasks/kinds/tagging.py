@@ -398,7 +398,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
                 received=f"{len(words)} words, {len(tags)} tags in column {name}",
                 next="correct this row",
             )
-        numbers = tuple(self.number(tag, place) for tag in tags)
+        numbers = tuple(self.label_index(tag, place) for tag in tags)
         return TagExample(id, tuple(words), numbers)
 
     def _unlabelled_words(self, cell: object, tag_cell: object) -> tuple[str, ...]:

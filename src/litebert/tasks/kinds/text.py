@@ -151,7 +151,7 @@ class TextClassification(Scoring[TextExample, Scores]):
         label = None
         if not reading.lacks_label(row):
             label = label_in(only_member(reading.columns.cell(row, "label")))
-        return reading.number(label, place)
+        return reading.label_index(label, place)
 
     # What a kind of label defines, besides `target`, `losses_of` and perhaps
     # `imitation`
@@ -398,9 +398,9 @@ class MultiLabel(TextClassification):
         cell = reading.columns.cell(row, "label")
         whole = label_in(cell)
         labels: Sequence[str | None] = [whole]
-        if whole not in reading.numbers:  # a label may contain the separator
+        if whole not in reading.label_indices:  # a label may contain the separator
             labels = labels_in(cell, str(cell))
-        numbers = {reading.number(label, place) for label in labels}
+        numbers = {reading.label_index(label, place) for label in labels}
         return tuple(sorted(numbers))
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:

@@ -219,17 +219,19 @@ class RowReading(ABC, Generic[Example, Answer]):
         return text_of(cell) or ""
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The index of each label, however it is spelt, or given by its number."""
-        numbers: dict[str, int] = {}
-        for number, label in enumerate(self.labels):
-            numbers[label] = number
-            numbers.setdefault(label_of(label) or label, number)
+    def label_indices(self) -> dict[str, int]:
+        """The index of each label, by its name, by the name as a cell is read, and by its
+        number in files that give numbers.
+        """
+        indices = dict[str, int]()
+        for index, label in enumerate(self.labels):
+            indices[label] = index
+            indices.setdefault(label_of(label) or label, index)
             if self.first_number is not None:
-                numbers[str(self.first_number + number)] = number
-        return numbers
+                indices[str(self.first_number + index)] = index
+        return indices
 
-    def number(self, label: str | None, place: str) -> int:
+    def label_index(self, label: str | None, place: str) -> int:
         """Return the index of a label."""
         if label is None:
             column = self.columns.all(self.learned[0])[0]
@@ -240,7 +242,7 @@ class RowReading(ABC, Generic[Example, Answer]):
                 next="correct or delete it; to train without such rows:"
                 " data.missing_labels=skip",
             )
-        if label not in self.numbers:
+        if label not in self.label_indices:
             more = ", …" if len(self.labels) > _SHOWN_LABELS else ""
             hint = did_you_mean(label, self.labels)
             raise LitebertError(
@@ -250,7 +252,7 @@ class RowReading(ABC, Generic[Example, Answer]):
                 expected=f"one of {', '.join(self.labels[:_SHOWN_LABELS])}{more}",
                 next=f"add examples of it for training, or correct it ({hint})",
             )
-        return self.numbers[label]
+        return self.label_indices[label]
 
 
 # ---- labels --------------------------------------------------------------------------
