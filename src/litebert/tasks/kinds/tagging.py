@@ -398,8 +398,8 @@ class WordRows(RowReading[TagExample, TagAnswer]):
                 received=f"{len(words)} words, {len(tags)} tags in column {name}",
                 next="correct this row",
             )
-        numbers = tuple(self.label_index(tag, place) for tag in tags)
-        return TagExample(id, tuple(words), numbers)
+        labels = tuple(self.label_index(tag, place) for tag in tags)
+        return TagExample(id, tuple(words), labels)
 
     def _unlabelled_words(self, cell: object, tag_cell: object) -> tuple[str, ...]:
         """Return the words to be tagged, from a list or from a text."""

@@ -400,8 +400,8 @@ class MultiLabel(TextClassification):
         labels: Sequence[str | None] = [whole]
         if whole not in reading.label_indices:  # a label may contain the separator
             labels = labels_in(cell, str(cell))
-        numbers = {reading.label_index(label, place) for label in labels}
-        return tuple(sorted(numbers))
+        indices = {reading.label_index(label, place) for label in labels}
+        return tuple(sorted(indices))
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
         marks = self._multi_hot([label_of(example)])  # (1, labels)
