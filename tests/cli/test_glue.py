@@ -24,29 +24,36 @@ def data(tmp_path: Path) -> Path:
 
 def write_split(folder: Path, task: GlueTask, split: str) -> None:
     """Write eight rows of a split, or four of a test set, as GLUE publishes them."""
-    is_test = split.startswith("test")
-    columns = (*task.texts, task.label)
-    num_rows = 8
-    if is_test:
+    if split.startswith("test"):
         columns = ("index", *task.texts)
-        num_rows = 4
-    elif task.header:
-        columns = task.header
-    lines = list[str]()
-    if is_test or not task.header:
-        lines.append("\t".join(columns))
-
-    labels = task.written or task.labels or ("1.5", "4.25")
-    for number in range(num_rows):
-        row = {"index": str(number), task.label: labels[number % len(labels)]}
-        for place, name in enumerate(task.texts):
-            row[name] = TEXTS[(number + place) % 6]
-        lines.append("\t".join(row.get(column, "x") for column in columns))
+        rows = [columns, *rows_of(task, columns, num_rows=4)]
+    elif task.header:  # the columns of files that have no heading
+        rows = rows_of(task, task.header, num_rows=8)
+    else:
+        columns = (*task.texts, task.label)
+        rows = [columns, *rows_of(task, columns, num_rows=8)]
 
     name = task.files[0] if task.files else f"{task.folder}/{split}.tsv"
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["\t".join(cells) for cells in rows]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def rows_of(
+    task: GlueTask, columns: tuple[str, ...], num_rows: int
+) -> list[tuple[str, ...]]:
+    """Return rows with the labels of a task in turn; columns that it does not read have
+    an x.
+    """
+    labels = task.written or task.labels or ("1.5", "4.25")
+    rows = list[tuple[str, ...]]()
+    for number in range(num_rows):
+        cells = {"index": str(number), task.label: labels[number % len(labels)]}
+        for place, name in enumerate(task.texts):
+            cells[name] = TEXTS[(number + place) % 6]
+        rows.append(tuple(cells.get(column, "x") for column in columns))
+    return rows
 
 
 def run_glue(desk: Desk, data: Path, *words: object) -> Done:
@@ -62,13 +69,18 @@ def test_a_recipe_of_a_task_gives_way_to_typed_settings(desk: Desk, data: Path) 
     assert plan["steps"] == 8
 
 
-def test_tasks_are_in_one_table_with_the_papers_scores(desk: Desk, data: Path) -> None:
+# ---- the table -----------------------------------------------------------------------
+
+
+def test_scores_of_tasks_stand_beside_those_of_the_paper(
+    desk: Desk, data: Path
+) -> None:
     done = run_glue(desk, data, "--tasks", "rte,stsb", "--json").ok
     assert "the best evaluation, which was chosen on dev itself" in done.stderr
     note = f"started from {desk.base}, which is not one of the published models"
     assert note in done.stderr
-    rte, stsb = done.json
 
+    rte, stsb = done.json
     runs = data.parent / "runs" / "glue"
     result = json.loads((runs / "rte" / "result.json").read_text())
     assert rte == {
@@ -84,8 +96,8 @@ def test_tasks_are_in_one_table_with_the_papers_scores(desk: Desk, data: Path) -
     assert stsb["task"] == "stsb"
     assert stsb["measure"] == "pearson"
     assert stsb["published"] == 93.0
-    for task in ("rte", "stsb"):
-        assert (runs / task / "report.html").is_file()
+    assert (runs / "rte" / "report.html").is_file()
+    assert (runs / "stsb" / "report.html").is_file()
 
 
 def test_tasks_that_are_trained_are_shown_again_without_training(
@@ -105,6 +117,9 @@ def test_tasks_that_are_trained_are_shown_again_without_training(
     assert heading.split()[:4] == ["task", "measure", "last", "best"]
 
 
+# ---- the archive ---------------------------------------------------------------------
+
+
 @pytest.mark.slow
 def test_all_tasks_are_submitted_as_one_archive(desk: Desk, data: Path) -> None:
     output = data.parent / "submission"
@@ -121,23 +136,46 @@ def test_all_tasks_are_submitted_as_one_archive(desk: Desk, data: Path) -> None:
             assert (output / name).read_text("utf-8").splitlines() == [heading, *lines]
 
 
-def test_tasks_that_cannot_be_trained_or_submitted_are_refused(
-    desk: Desk, data: Path, tmp_path: Path
-) -> None:
+# ---- what is refused before training -------------------------------------------------
+
+
+def assert_no_runs(data: Path) -> None:
+    assert not (data.parent / "runs").exists()
+
+
+def test_some_tasks_alone_are_no_submission(desk: Desk, data: Path) -> None:
     submission = ("--submission", data.parent / "submission")
     done = run_glue(desk, data, "--tasks", "rte", *submission)
     assert_error(done, 1, "LB-826")
+    assert_no_runs(data)
+
+
+def test_a_misspelt_task_is_refused(desk: Desk, data: Path) -> None:
     done = run_glue(desk, data, "--tasks", "mrcp")
     assert_error(done, 1, "LB-529", "did you mean mrpc?")
+    assert_no_runs(data)
+
+
+def test_a_task_without_a_training_set_is_refused(desk: Desk, data: Path) -> None:
     assert_error(run_glue(desk, data, "--tasks", "ax"), 1, "LB-529")
+    assert_no_runs(data)
+
+
+def test_a_folder_that_does_not_exist_is_refused(
+    desk: Desk, data: Path, tmp_path: Path
+) -> None:
     assert_error(run_glue(desk, tmp_path / "none"), 1, "LB-530")
-    assert not (data.parent / "runs").exists()
+    assert_no_runs(data)
 
 
-def test_incomplete_data_are_refused_before_training(desk: Desk, data: Path) -> None:
+def test_a_submission_needs_every_test_set(desk: Desk, data: Path) -> None:
     (data / "QQP" / "test.tsv").unlink()
     done = run_glue(desk, data, "--submission", data.parent / "submission")
     assert_error(done, 1, "LB-820")
+    assert_no_runs(data)
+
+
+def test_a_task_needs_its_evaluation_set(desk: Desk, data: Path) -> None:
     (data / "RTE" / "dev.tsv").unlink()
     assert_error(run_glue(desk, data, "--tasks", "wnli,rte"), 1, "LB-820")
-    assert not (data.parent / "runs").exists()
+    assert_no_runs(data)

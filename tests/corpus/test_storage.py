@@ -22,8 +22,13 @@ from litebert.settings import resolve, settings_from_words
 from litebert.train.sources import open_loader
 from tests.contract.shell import tree
 
+# ---- a small S3 server ---------------------------------------------------------------
+
 OBJECTS: dict[str, bytes] = {}
-FAULTS: list[str] = []  # of the next requests
+FAULTS: list[str] = []
+"""Of the next requests: `503`, `hang` (until the client gives up), `cut` (half of the
+object), or none.
+"""
 
 
 class S3(BaseHTTPRequestHandler):
@@ -33,38 +38,74 @@ class S3(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def answer(self) -> None:
+    def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self._next_fault()
+        if not self._is_refused(fault):
+            OBJECTS[self.path] = body
+            self._send_head(200, 0)
+
+    def do_GET(self) -> None:
+        fault = self._next_fault()
+        if self._is_refused(fault):
+            return
+        whole = OBJECTS.get(self.path)
+        if whole is None:
+            self._send_head(404, 0)
+            return
+        data = self._send_head_of(whole)
+        if self.command == "GET":
+            self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
+
+    do_HEAD = do_GET
+
+    def _next_fault(self) -> str:
         fault = FAULTS.pop(0) if FAULTS else ""
+        self.close_connection = fault == "cut"
+        return fault
+
+    def _is_refused(self, fault: str) -> bool:
+        """Answer with an error, at once or late, if this is the fault."""
         if fault == "hang":
             time.sleep(3)
         if fault in ("503", "hang"):
             self.send_error(503)
-            return
-        if self.command == "PUT":
-            OBJECTS[self.path] = body
-        whole = OBJECTS.get(self.path, b"") if self.command != "PUT" else b""
-        # the rest, after a cut
-        first, last = re.findall(
-            r"\d+", self.headers.get("Range") or f"0-{len(whole) - 1}"
-        )
-        data = whole[int(first) : int(last) + 1]
-        self.send_response(
-            (206 if "Range" in self.headers else 200) if self.path in OBJECTS else 404
-        )
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
+            return True
+        return False
+
+    def _send_head_of(self, whole: bytes) -> bytes:
+        """Send the head of an answer; return the bytes that were asked for: all or,
+        after a cut, the rest.
+        """
+        asked = self.headers.get("Range")
+        if asked is None:
+            self._send_head(200, len(whole))
+            return whole
+        first, last = map(int, re.findall(r"\d+", asked))
+        data = whole[first : last + 1]
+        self._send_head(206, len(data), f"bytes {first}-{last}/{len(whole)}")
+        return data
+
+    def _send_head(self, status: int, length: int, content_range: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(length))
+        if content_range:
+            self.send_header("Content-Range", content_range)
         self.send_header("Last-Modified", self.date_time_string())
         self.send_header("ETag", '"1"')
         self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
-        self.close_connection = fault == "cut"
-
-    do_GET = do_PUT = do_HEAD = answer
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
+
+
+# ---- a bucket and a corpus in it -----------------------------------------------------
+
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "x",
+    "AWS_SECRET_ACCESS_KEY": "x",
+    "AWS_REGION": "us-east-1",
+}
 
 
 @pytest.fixture(params=["folder", "server"])
@@ -81,16 +122,9 @@ def bucket(
     monkeypatch.setattr(storage, "_TIMEOUT", "2s")
     with ThreadingHTTPServer(("127.0.0.1", 0), S3) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        credentials = {
-            "ACCESS_KEY_ID": "x",
-            "SECRET_ACCESS_KEY": "x",
-            "REGION": "us-east-1",
-        }
-        for name, value in {
-            **credentials,
-            "ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
-        }.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
+        url = f"http://127.0.0.1:{server.server_port}"
+        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
         storage._store.cache_clear()
         yield f"s3://bucket/{tmp_path.name}"
         server.shutdown()
@@ -103,29 +137,26 @@ def fail_with(bucket: str, faults: list[str]) -> None:
 
 @pytest.fixture
 def sharded(bucket: str, stories: Path, corpus: Path, tmp_path: Path) -> Path:
-    """Build a corpus of many small shards, also from a text in the bucket, and push it
-    as `stories`.
-    """
-    write_object(f"{bucket}/stories.txt", stories.read_bytes())
-    fail_with(bucket, ["503", "", "cut"])
-    settings = {
-        "sentences": "line",
-        "held_out": 0.1,
-        "shard_tokens": Corpus.open(corpus).manifest.counts.tokens // 8,
-    }
-    for name, source in (("remote", f"{bucket}/stories.txt"), ("sharded", stories)):
-        build_corpus(
-            [source],
-            tokenizer=corpus / "tokenizer",
-            output=tmp_path / name,
-            workers=1,
-            **settings,
-        )
-    assert arrays(tmp_path / "remote") == arrays(tmp_path / "sharded")
+    """Build a corpus of many small shards and push it as `stories`."""
+    folder = tmp_path / "sharded"
+    build_shards(str(stories), folder, corpus)
     fail_with(bucket, ["503", "", "503", "", "", "503"])
-    corpus_push(tmp_path / "sharded", f"{bucket}/stories")
+    corpus_push(folder, f"{bucket}/stories")
     assert not FAULTS
-    return tmp_path / "sharded"
+    return folder
+
+
+def build_shards(source: str, folder: Path, corpus: Path) -> None:
+    """Build a corpus of eight times as many shards as another one."""
+    build_corpus(
+        [source],
+        tokenizer=corpus / "tokenizer",
+        output=folder,
+        sentences="line",
+        held_out=0.1,
+        shard_tokens=Corpus.open(corpus).manifest.counts.tokens // 8,
+        workers=1,
+    )
 
 
 def arrays(folder: Path) -> dict[str, bytes]:
@@ -134,22 +165,43 @@ def arrays(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_corpus_is_fetched_as_it_was_pushed_and_only_once(
-    bucket: str, sharded: Path
+# ---- texts that are read from a bucket -----------------------------------------------
+
+
+def test_a_corpus_of_a_text_in_a_bucket_is_that_of_the_local_text(
+    bucket: str, sharded: Path, stories: Path, corpus: Path, tmp_path: Path
 ) -> None:
+    write_object(f"{bucket}/stories.txt", stories.read_bytes())
+    fail_with(bucket, ["503", "", "cut"])
+    build_shards(f"{bucket}/stories.txt", tmp_path / "remote", corpus)
+    assert not FAULTS
+    assert arrays(tmp_path / "remote") == arrays(sharded)
+
+
+# ---- fetching ------------------------------------------------------------------------
+
+
+def test_a_corpus_is_fetched_as_it_was_pushed(bucket: str, sharded: Path) -> None:
     fail_with(bucket, ["", "cut", "503", "", "cut", "", "503", "cut", "503"])
     fetched = local_corpus(f"{bucket}/stories")
-    whole = Corpus.open(fetched, verify=True)
     assert not FAULTS
-    assert whole.held_out() is not None
     assert arrays(fetched) == arrays(sharded)
     assert not (fetched / "arriving.json").exists()
+    assert Corpus.open(fetched, verify=True).held_out() is not None
+
+
+@pytest.mark.usefixtures("sharded")
+def test_a_corpus_is_fetched_only_once(bucket: str) -> None:
+    fetched = local_corpus(f"{bucket}/stories")
     fail_with(bucket, ["503"] * 50)
-    # nothing is asked of the storage again
     assert local_corpus(f"{bucket}/stories") == fetched
-    if FAULTS:
-        with pytest.raises(ResourceError, match="LB-270"):
-            local_corpus(f"{bucket}/another")
+
+
+@pytest.mark.parametrize("bucket", ["server"], indirect=True)
+def test_a_server_that_always_fails_is_given_up(bucket: str) -> None:
+    fail_with(bucket, ["503"] * 50)
+    with pytest.raises(ResourceError, match="LB-270"):
+        local_corpus(f"{bucket}/stories")
 
 
 def test_batches_of_a_fetched_corpus_are_those_of_the_local_one(
@@ -162,7 +214,7 @@ def test_batches_of_a_fetched_corpus_are_those_of_the_local_one(
         config = resolve(PretrainConfig, settings_from_words(words)).config
         loaders.append(open_loader(corpus, config=config))
     for step in (0, 1, 40):
-        fetched, local = (loader.batch(step) for loader in loaders)
+        fetched, local = [loader.batch(step) for loader in loaders]
         assert fetched.ids.tolist() == local.ids.tolist()
         assert fetched.masked_ids.tolist() == local.masked_ids.tolist()
 
@@ -194,23 +246,51 @@ def test_a_disk_without_room_is_noticed_before_anything_large_is_fetched(
     local_corpus(f"{bucket}/stories")
 
 
-@pytest.mark.parametrize("bucket", ["folder"], indirect=True)
-def test_what_cannot_be_fetched_or_pushed_is_refused(
-    bucket: str, sharded: Path
-) -> None:
+# ---- what is refused -----------------------------------------------------------------
+
+FOLDER_ALONE = pytest.mark.parametrize("bucket", ["folder"], indirect=True)
+
+
+@FOLDER_ALONE
+def test_a_corpus_that_was_never_pushed_is_not_found(bucket: str) -> None:
     with pytest.raises(LitebertError, match="LB-273"):
         local_corpus(f"{bucket}/never")
+
+
+@FOLDER_ALONE
+def test_another_corpus_is_not_pushed_over_the_first(
+    bucket: str, sharded: Path, stories: Path, corpus: Path, tmp_path: Path
+) -> None:
+    """The other one has the same numbers, from a file of another name."""
+    renamed = tmp_path / "renamed.txt"
+    renamed.write_bytes(stories.read_bytes())
+    other = tmp_path / "other"
+    build_shards(str(renamed), other, corpus)
+    assert arrays(other) == arrays(sharded)
     with pytest.raises(LitebertError, match="LB-619"):
-        corpus_push(sharded.with_name("remote"), f"{bucket}/stories")
-    for folder in ("backup", "./backup", "", "C:\\backup"):
-        with pytest.raises(LitebertError, match="LB-275"):
-            corpus_push(sharded, folder)
-    for nonsense in ("://", "s3://", "nosuchscheme://a/b", "s3://[/x"):
-        with pytest.raises(LitebertError, match="LB-303"):
-            corpus_push(sharded, nonsense)
-    for name in ("../outside", "/outside"):
-        listing = (sharded.parent / "bucket/stories/files.txt").read_text()
-        write_object(f"{bucket}/stories/files.txt", f"{listing}\n{name}".encode())
-        with pytest.raises(LitebertError, match="LB-274"):
-            local_corpus(f"{bucket}/stories")
-        write_object(f"{bucket}/stories/files.txt", listing.encode())
+        corpus_push(other, f"{bucket}/stories")
+
+
+@FOLDER_ALONE
+@pytest.mark.parametrize("folder", ["backup", "./backup", "", "C:\\backup"])
+def test_a_corpus_is_not_pushed_to_a_path(sharded: Path, folder: str) -> None:
+    with pytest.raises(LitebertError, match="LB-275"):
+        corpus_push(sharded, folder)
+
+
+@FOLDER_ALONE
+@pytest.mark.parametrize("url", ["://", "s3://", "nosuchscheme://a/b", "s3://[/x"])
+def test_a_corpus_is_not_pushed_to_an_impossible_url(sharded: Path, url: str) -> None:
+    with pytest.raises(LitebertError, match="LB-303"):
+        corpus_push(sharded, url)
+
+
+@FOLDER_ALONE
+@pytest.mark.parametrize("name", ["../outside", "/outside"])
+def test_a_listing_cannot_write_outside_the_corpus(
+    bucket: str, sharded: Path, name: str
+) -> None:
+    listing = (sharded.parent / "bucket/stories/files.txt").read_text()
+    write_object(f"{bucket}/stories/files.txt", f"{listing}\n{name}".encode())
+    with pytest.raises(LitebertError, match="LB-274"):
+        local_corpus(f"{bucket}/stories")
