@@ -4,12 +4,15 @@ there.
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import transformers as hf
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
     Normalize,
@@ -167,3 +170,129 @@ def test_unsupported_modules_and_poolings_are_refused(
         )
         with pytest.raises(LitebertError, match="LB-672"):
             read_sentence_vectors(tmp_path)
+
+
+# ---- what the files of a folder say, without its encoder -----------------------------
+
+WEIGHT = torch.ones(3, 4)  # (outputs, inputs)
+BIAS = torch.ones(3)
+LAYER = {"linear.weight": WEIGHT, "linear.bias": BIAS}
+TANH = "torch.nn.modules.activation.Tanh"
+
+
+def write_folder(
+    folder: Path,
+    *,
+    layers: Sequence[dict[str, torch.Tensor]] = (),
+    config: Mapping[str, object] | None = None,
+    **tables: Mapping[str, object],
+) -> Path:
+    """Write the files about vectors: dense layers with one `config`, and other tables by
+    the names of their files.
+    """
+    paths = {"Transformer": "", "Pooling": "p"}
+    rows = [{"type": f"st.models.{kind}", "path": at} for kind, at in paths.items()]
+    for number, tensors in enumerate(layers):
+        place = folder / f"d{number}"
+        place.mkdir()
+        (place / "config.json").write_text(json.dumps(config or {}))
+        if tensors:
+            save_file(tensors, place / "model.safetensors")
+        rows.append({"type": "st.models.Dense", "path": place.name})
+    (folder / "modules.json").write_text(json.dumps(rows))
+    (folder / "p").mkdir()
+    (folder / "p" / "config.json").write_text("{}")
+    for name, table in tables.items():
+        (folder / f"{name}.json").write_text(json.dumps(table))
+    return folder
+
+
+@pytest.mark.parametrize("tensors", [LAYER, {"linear.weight": WEIGHT}])
+def test_a_dense_layer_is_read_with_or_without_a_bias(
+    tmp_path: Path, tensors: dict[str, torch.Tensor]
+) -> None:
+    folder = write_folder(
+        tmp_path, layers=[tensors, {"linear.weight": torch.ones(4, 3)}]
+    )
+    vectors = read_sentence_vectors(folder, hidden_size=4)
+    assert vectors is not None
+    assert [layer.activation for layer in vectors.dense] == ["Tanh", "Tanh"]
+    first, second = vectors.dense
+    assert first.weight.equal(WEIGHT) and second.bias is None
+    assert (first.bias is not None) == ("linear.bias" in tensors)
+
+
+@pytest.mark.parametrize(
+    ("layers", "config", "said"),
+    [
+        ([{}], {}, "a dense layer without model.safetensors"),
+        ([{"linear.bias": BIAS}], {}, "a dense layer of linear.bias"),
+        (
+            [{**LAYER, "more": torch.ones(1)}],
+            {},
+            "a dense layer of linear.bias, linear.weight",
+        ),
+        ([{**LAYER, "linear.bias": torch.ones(4)}], {}, r"of shape \[3, 4\]"),
+        ([{"linear.weight": BIAS}], {}, r"a dense layer of shape \[3\]"),
+        ([{"linear.weight": WEIGHT[:, :2].clone()}], {}, "reads 2 of 4 numbers"),
+        ([LAYER, LAYER], {}, "reads 4 of 3 numbers"),
+        ([LAYER], {"use_residual": True}, "with a residual"),
+        ([LAYER], {"module_input_name": "token_embeddings"}, "not on the vectors"),
+        ([LAYER], {"module_output_name": "other"}, "not on the vectors"),
+        ([LAYER], {"activation_function": "mine.Tanh"}, "layer with mine.Tanh"),
+        ([LAYER], {"activation_function": f"{TANH}s"}, f"layer with {TANH}s"),
+    ],
+)
+def test_a_dense_layer_that_cannot_be_computed_is_refused(
+    tmp_path: Path,
+    layers: Sequence[dict[str, torch.Tensor]],
+    config: Mapping[str, object],
+    said: str,
+) -> None:
+    folder = write_folder(tmp_path, layers=layers, config=config)
+    with pytest.raises(LitebertError, match=f"LB-672[\\s\\S]*{said}"):
+        read_sentence_vectors(folder, hidden_size=4)
+
+
+@pytest.mark.parametrize(
+    ("in_settings", "in_tokenizer", "length"),
+    [
+        (3, 64, 3),
+        (2, 64, None),  # there is no room for a piece
+        (None, 64, 64),
+        (0, 64, 64),
+        (1 << 20, None, 1 << 20),
+        ((1 << 20) + 1, None, None),  # nobody chose it
+        ("8", None, None),
+    ],
+)
+def test_the_longest_text_is_that_of_the_settings_or_of_the_tokenizer(
+    tmp_path: Path, in_settings: object, in_tokenizer: object, length: int | None
+) -> None:
+    folder = write_folder(
+        tmp_path,
+        sentence_bert_config={"max_seq_length": in_settings},
+        tokenizer_config={"model_max_length": in_tokenizer},
+    )
+    vectors = read_sentence_vectors(folder)
+    assert vectors is not None and vectors.max_length == length
+
+
+def test_dimensions_similarity_and_case_are_read_or_refused(tmp_path: Path) -> None:
+    prompts = {"truncate_dim": 1, "similarity_fn_name": "maxsim"}
+    folder = write_folder(
+        tmp_path,
+        config_sentence_transformers=prompts,
+        tokenizer_config={"do_lower_case": False},
+    )
+    vectors = read_sentence_vectors(folder)
+    assert vectors is not None
+    assert (vectors.dimensions, vectors.similarity) == (1, "cosine")
+    settings = folder / "sentence_bert_config.json"
+    settings.write_text('{"do_lower_case": true}')
+    with pytest.raises(LitebertError, match=r"LB-672[\s\S]*keeps capitals"):
+        read_sentence_vectors(folder)
+    settings.unlink()
+    (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 0}')
+    with pytest.raises(LitebertError, match=r"LB-672[\s\S]*truncate_dim"):
+        read_sentence_vectors(folder)
