@@ -41,10 +41,11 @@ CONFIG = {
 }
 
 
-def dense(name, rows, columns, bias=True):
-    return {f"{name}/kernel": (rows, columns)} | (
-        {f"{name}/bias": (columns,)} if bias else {}
-    )
+# ---- variables: their names and shapes -----------------------------------------------
+
+
+def dense(name, rows, columns):
+    return {f"{name}/kernel": (rows, columns), f"{name}/bias": (columns,)}
 
 
 def norm(name, size):
@@ -58,60 +59,82 @@ def block(name):
     shapes |= norm(f"{name}/LayerNorm", HIDDEN)
     shapes |= dense(f"{name}/ffn_1/intermediate/dense", HIDDEN, INTERMEDIATE)
     shapes |= dense(f"{name}/ffn_1/intermediate/output/dense", INTERMEDIATE, HIDDEN)
-    return shapes | norm(f"{name}/LayerNorm_1", HIDDEN)
+    shapes |= norm(f"{name}/LayerNorm_1", HIDDEN)
+    return shapes
 
 
 def encoder(groups=1, inner=1, size=EMBED):
-    rows = {"word": VOCAB, "token_type": 2, "position": POSITIONS}
     shapes = {
-        f"bert/embeddings/{kind}_embeddings": (count, size)
-        for kind, count in rows.items()
+        "bert/embeddings/word_embeddings": (VOCAB, size),
+        "bert/embeddings/token_type_embeddings": (2, size),
+        "bert/embeddings/position_embeddings": (POSITIONS, size),
     }
     shapes |= norm("bert/embeddings/LayerNorm", size)
     if size != HIDDEN:
         shapes |= dense("bert/encoder/embedding_hidden_mapping_in", size, HIDDEN)
     for group in range(groups):
         for layer in range(inner):
-            shapes |= block(
-                f"bert/encoder/transformer/group_{group}/inner_group_{layer}"
-            )
-    return shapes | dense("bert/pooler/dense", HIDDEN, HIDDEN)
+            name = f"bert/encoder/transformer/group_{group}/inner_group_{layer}"
+            shapes |= block(name)
+    shapes |= dense("bert/pooler/dense", HIDDEN, HIDDEN)
+    return shapes
 
 
 def output(scope, rows):
     return {f"{scope}output_weights": (rows, HIDDEN), f"{scope}output_bias": (rows,)}
 
 
+SENTENCE_ORDER = "cls/seq_relationship/"
+
+
 def pretraining_heads(size=EMBED):
     transform = "cls/predictions/transform"
-    shapes = dense(f"{transform}/dense", HIDDEN, size) | norm(
-        f"{transform}/LayerNorm", size
-    )
-    return (
-        shapes
-        | {"cls/predictions/output_bias": (VOCAB,)}
-        | output("cls/seq_relationship/", 2)
-    )
+    shapes = dense(f"{transform}/dense", HIDDEN, size)
+    shapes |= norm(f"{transform}/LayerNorm", size)
+    shapes["cls/predictions/output_bias"] = (VOCAB,)
+    shapes |= output(SENTENCE_ORDER, 2)
+    return shapes
 
 
 def conditional_spans():
-    shapes = dense("start_logits/dense", HIDDEN, 1) | dense(
-        "end_logits/dense_0", 2 * HIDDEN, HIDDEN
-    )
-    shapes |= norm("end_logits/LayerNorm", HIDDEN) | dense(
-        "end_logits/dense_1", HIDDEN, 1
-    )
+    shapes = dense("start_logits/dense", HIDDEN, 1)
+    shapes |= dense("end_logits/dense_0", 2 * HIDDEN, HIDDEN)
+    shapes |= norm("end_logits/LayerNorm", HIDDEN)
+    shapes |= dense("end_logits/dense_1", HIDDEN, 1)
     shapes |= dense("answer_class/dense_0", 2 * HIDDEN, HIDDEN)
-    return shapes | dense("answer_class/dense_1", HIDDEN, 1, bias=False)
+    shapes["answer_class/dense_1/kernel"] = (HIDDEN, 1)
+    return shapes
+
+
+def with_slots(shapes):
+    """Add Adam's two averages of every variable."""
+    slots = {}
+    for name, shape in shapes.items():
+        slots[f"{name}/adam_m"] = shape
+        slots[f"{name}/adam_v"] = shape
+    return shapes | slots
+
+
+def as_module(shapes):
+    """Name variables as the modules on TF-Hub do, which have no sentence-order head."""
+    return {
+        f"module/{name}": shape
+        for name, shape in shapes.items()
+        if not name.startswith(SENTENCE_ORDER)
+    }
 
 
 def drawn(shapes, seed, dtype="float32"):
     """Draw the numbers of every variable, and add its type."""
     generator = np.random.default_rng(seed)
-    return {
-        name: ((generator.integers(-127, 128, shape) / 64).astype(np.float32), dtype)
-        for name, shape in shapes.items()
-    }
+    variables = {}
+    for name, shape in shapes.items():
+        numbers = generator.integers(-127, 128, shape) / 64
+        variables[name] = (numbers.astype(np.float32), dtype)
+    return variables
+
+
+# ---- files ---------------------------------------------------------------------------
 
 
 def write(
@@ -178,48 +201,56 @@ def write_special(folder):
         state.unlink()
 
 
+def write_pretrained(target):
+    """Write encoders with the heads of pretraining."""
+    shapes = encoder() | pretraining_heads()
+    write(target / "pretraining", drawn(with_slots(shapes), 1), devices=3, step=7)
+
+    config = CONFIG | {"num_hidden_groups": 2, "inner_group_num": 2}
+    variables = drawn(encoder(2, 2) | pretraining_heads(), 2, "bfloat16")
+    write(target / "groups_bfloat16", variables, devices=2, step=0, config=config)
+
+    config = CONFIG | {"embedding_size": HIDDEN, "hidden_act": "relu"}
+    variables = drawn(encoder(size=HIDDEN) | pretraining_heads(HIDDEN), 3)
+    write(target / "equal_sizes", variables, step=0, config=config)
+
+
+def write_fine_tuned(target):
+    """Write encoders with the head of a task."""
+    heads = {
+        "labels": output("", LABELS),
+        "one_output": output("", 1),
+        "spans": output("cls/squad/", 2),
+        "conditional_spans": conditional_spans(),
+    }
+    for seed, (name, head) in enumerate(heads.items(), 4):
+        write(target / name, drawn(encoder() | head, seed), step=100)
+
+
+def write_hub_module(folder):
+    """Write a module as TF-Hub has it."""
+    shapes = as_module(encoder() | pretraining_heads())
+    variables = folder / "variables"
+    write(variables, drawn(shapes, 9), name="variables")
+    assets = folder / "assets"
+    assets.mkdir()
+    (variables / "albert_config.json").rename(assets / "albert_config.json")
+    (variables / "expected.npz").rename(folder / "expected.npz")
+
+
+def write_types(folder):
+    """Write the same numbers in every type."""
+    numbers = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
+    types = ("float16", "float32", "float64", "bfloat16", "int32", "int64")
+    write(folder, {dtype: (numbers, dtype) for dtype in types}, config=None)
+
+
 def write_all(target):
     """Write every fixture into a new folder."""
-    shapes = encoder() | pretraining_heads()
-    slots = {
-        f"{name}/{slot}": shape
-        for name, shape in shapes.items()
-        for slot in ("adam_m", "adam_v")
-    }
-    write(target / "pretraining", drawn(shapes | slots, 1), devices=3, step=7)
-    groups = CONFIG | {"num_hidden_groups": 2, "inner_group_num": 2}
-    four_blocks = drawn(encoder(2, 2) | pretraining_heads(), 2, "bfloat16")
-    write(target / "groups_bfloat16", four_blocks, devices=2, step=0, config=groups)
-    equal = CONFIG | {"embedding_size": HIDDEN, "hidden_act": "relu"}
-    shapes = encoder(size=HIDDEN) | pretraining_heads(HIDDEN)
-    write(target / "equal_sizes", drawn(shapes, 3), step=0, config=equal)
-    write(target / "labels", drawn(encoder() | output("", LABELS), 4), step=100)
-    write(target / "one_output", drawn(encoder() | output("", 1), 5), step=100)
-    write(target / "spans", drawn(encoder() | output("cls/squad/", 2), 6), step=100)
-    write(
-        target / "conditional_spans",
-        drawn(encoder() | conditional_spans(), 7),
-        step=100,
-    )
-    # the modules on TF-Hub have no such head
-    hub = target / "hub"
-    order = "cls/seq_relationship/"
-    shapes = {
-        f"module/{n}": shape
-        for n, shape in (encoder() | pretraining_heads()).items()
-        if not n.startswith(order)
-    }
-    write(hub / "variables", drawn(shapes, 9), name="variables")
-    (hub / "assets").mkdir()
-    (hub / "variables" / "albert_config.json").rename(
-        hub / "assets" / "albert_config.json"
-    )
-    (hub / "variables" / "expected.npz").rename(hub / "expected.npz")
-    kinds = ("float16", "float32", "float64", "bfloat16", "int32", "int64")
-    numbers = {
-        kind: (np.arange(-3, 3, dtype=np.float32).reshape(2, 3), kind) for kind in kinds
-    }
-    write(target / "kinds", numbers, config=None)
+    write_pretrained(target)
+    write_fine_tuned(target)
+    write_hub_module(target / "hub")
+    write_types(target / "kinds")
     write_special(target)
 
 
