@@ -1,6 +1,7 @@
 """Checking examples before training: what is found, where, and the exit code."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,12 @@ from hypothesis import strategies as st
 
 import litebert as package
 from litebert.reading.findings import Finding
-from litebert.tasks.check import DataReport, check_files
+from litebert.tasks.check import (
+    DataReport,
+    LengthReport,
+    SplitReport,
+    check_files,
+)
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.contract.shell import assert_error, litebert
 from tests.tables import Write
@@ -33,217 +39,272 @@ def finding(report: DataReport, kind: str) -> Finding:
     return match
 
 
+def lengths_of(split: SplitReport) -> LengthReport:
+    assert split.lengths is not None
+    return split.lengths
+
+
+# ---- findings ------------------------------------------------------------------------
+
 BAD = f"{HEAD}{GOOD}one,two,three\nno label,\nshort\n{GOOD.replace('row', 'line')}"
-OF_BAD = [
-    "unusable row (LB-843) | 2 | line 42; line 44 | expected 2 columns, found 3: one | two | three"
-]
-OF_BAD += ["unusable row (LB-857) | 1 | line 43 | there is no label in column label"]
 LATIN = (HEAD + GOOD).encode() + b"Z\xffrich,a\n"
 TWICE = f"{HEAD}{GOOD}row  number 7,b\nrow number 8,b\nnew,a\n"
-OF_TWICE = ["contradictory labels | 2 | line 43 | differs from {path}, line 10"]
-OF_TWICE += ["repeated row | 1 | line 42 | the same as {path}, line 9"]
 ODD = f"\ufeff{HEAD}{GOOD},a\n  ,b\nlost \ufffd here,a\n"
 ODD_LABELS = "".join(
     f"row {n},{('good', 'Good', 'bad', 'good;bad', 'N/A')[n % 5]}\n" for n in range(50)
 )
-OF_ODD_LABELS = [
-    "joined labels | 10 | line 5 | good;bad",
-    "doubtful label | 20 |  | N/A",
-]
 ELSEWHERE = (
     '{"question": "?", "context": "Me.", "answers": [{"text": "%s", "answer_start":'
     " 0}]}\n" * 3 % ("Me", "You", "Him")
 )
-# The name and content of a file, and its findings: kind | count | places | example
-FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
-    "nothing": ("good.csv", HEAD + GOOD, []),
-    "bad rows": ("bad.csv", BAD, OF_BAD),
+
+
+class Expected(NamedTuple):
+    """A finding: the start of its kind, its count, its places ("" for any) and a part
+    of its example.
+    """
+
+    kind: str
+    count: int
+    places: str
+    example: str
+
+
+FINDINGS: dict[str, tuple[str, bytes | str, list[Expected]]] = {
+    "bad rows": (
+        "bad.csv",
+        BAD,
+        [
+            Expected(
+                "unusable row (LB-843)",
+                2,
+                "line 42; line 44",
+                "expected 2 columns, found 3: one | two | three",
+            ),
+            Expected(
+                "unusable row (LB-857)",
+                1,
+                "line 43",
+                "there is no label in column label",
+            ),
+        ],
+    ),
     "bad rows only": (
         "a.csv",
         HEAD + "well, no,a\nwell, yes,b\n",
-        ["unusable row (LB-843) | 2 | line 2; line 3 | expected 2 columns, found 3"],
+        [
+            Expected(
+                "unusable row (LB-843)",
+                2,
+                "line 2; line 3",
+                "expected 2 columns, found 3",
+            )
+        ],
     ),
-    "another encoding": ("a.csv", LATIN, ["unusable file | 1 | line 42 | not UTF-8"]),
+    "another encoding": (
+        "a.csv",
+        LATIN,
+        [Expected("unusable file", 1, "line 42", "not UTF-8")],
+    ),
     "another encoding far on": (
         "late.csv",
         LATE.encode() + b"\xff,a\n",
-        ["unusable file | 1 | line 25,002 | "],
+        [Expected("unusable file", 1, "line 25,002", "")],
     ),
-    "repeated and contradictory rows": ("twice.csv", TWICE, OF_TWICE),
+    "repeated and contradictory rows": (
+        "twice.csv",
+        TWICE,
+        [
+            Expected(
+                "contradictory labels", 2, "line 43", "differs from {path}, line 10"
+            ),
+            Expected("repeated row", 1, "line 42", "the same as {path}, line 9"),
+        ],
+    ),
     "odd texts": (
         "odd.csv",
         ODD,
-        ["empty text | 2 | line 42; line 43 | ", "lost character | 1 | line 44 | lost"],
+        [
+            Expected("empty text", 2, "line 42; line 43", ""),
+            Expected("lost character", 1, "line 44", "lost"),
+        ],
     ),
     "balance": (
         "a.csv",
         HEAD + LOPSIDED,
-        ["rare label | 1 |  | b: 3", "one label in most rows | 96 |  | a: 97.0%"],
+        [
+            Expected("rare label", 1, "", "b: 3"),
+            Expected("one label in most rows", 96, "", "a: 97.0%"),
+        ],
     ),
     "many rare labels": (
         "a.csv",
         HEAD + GOOD + "one more,c\nanother,d\n",
-        ["rare label | 2 | line 42; line 43 | c: 1"],
+        [Expected("rare label", 2, "line 42; line 43", "c: 1")],
     ),
-    "odd labels": ("a.csv", HEAD + ODD_LABELS, OF_ODD_LABELS),
+    "odd labels": (
+        "a.csv",
+        HEAD + ODD_LABELS,
+        [
+            Expected("joined labels", 10, "line 5", "good;bad"),
+            Expected("doubtful label", 20, "", "N/A"),
+        ],
+    ),
     "one label": (
         "a.csv",
         f"{HEAD}one,a\ntwo,a\nbad\n",
-        ["unusable file | 1 |  | ", "unusable row | 1 | line 4 | "],
+        [
+            Expected("unusable file", 1, "", ""),
+            Expected("unusable row", 1, "line 4", ""),
+        ],
     ),
     "answers elsewhere": (
         "q.jsonl",
         ELSEWHERE,
-        ["unusable row (LB-802) | 2 | line 2; line 3 | "],
+        [Expected("unusable row (LB-802)", 2, "line 2; line 3", "")],
     ),
 }
+"""The name of a file, its content and what is found in it."""
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_findings_have_kind_count_place_and_example(name: str, write: Write) -> None:
-    file, content, wanted = FOUND[name]
-    path = write(file, content)
+@pytest.mark.parametrize(
+    ("name", "content", "expected"), FINDINGS.values(), ids=FINDINGS
+)
+def test_findings_have_kind_count_place_and_example(
+    name: str, content: bytes | str, expected: list[Expected], write: Write
+) -> None:
+    path = write(name, content)
     report = check_files(path)
-    assert len(report.findings) == len(wanted)
-    for actual, line in zip(report.findings, wanted, strict=True):
-        kind, count, places, example = line.split(" | ", 3)
-        assert (actual.kind.startswith(kind), actual.count) == (True, int(count))
-        assert not places or actual.where == "; ".join(
-            f"{path}, {place}" for place in places.split("; ")
-        )
-        assert example.format(path=path) in actual.example
-    assert report.exit_code == 3 * any(line.startswith("unusable") for line in wanted)
-    if not wanted:
-        assert (report.splits[0].num_rows, report.splits[0].labels) == (
-            40,
-            {"a": 20, "b": 20},
-        )
-        assert str(report).endswith("nothing to correct")
+    assert len(report.findings) == len(expected)
+    for actual, wanted in zip(report.findings, expected, strict=True):
+        assert actual.kind.startswith(wanted.kind)
+        assert actual.count == wanted.count
+        assert wanted.example.format(path=path) in actual.example
+        if wanted.places:
+            places = [f"{path}, {place}" for place in wanted.places.split("; ")]
+            assert actual.where == "; ".join(places)
+
+    is_unusable = any(wanted.kind.startswith("unusable") for wanted in expected)
+    assert report.exit_code == (3 if is_unusable else 0)
 
 
-def test_other_files_are_compared_with_the_training_file(write: Write) -> None:
+def test_a_good_file_has_nothing_to_correct(write: Write) -> None:
+    report = check_files(write("good.csv", HEAD + GOOD))
+    assert report.findings == ()
+    assert report.exit_code == 0
+    assert report.splits[0].num_rows == 40
+    assert report.splits[0].labels == {"a": 20, "b": 20}
+    assert str(report).endswith("nothing to correct")
+
+
+# ---- other files beside the training file --------------------------------------------
+
+
+def test_rows_that_are_trained_and_evaluated_on_are_counted(write: Write) -> None:
     train = write("train.csv", HEAD + GOOD)
-    overlap = finding(
-        check_files(train, [write("dev.csv", HEAD + GOOD[:60])]),
-        "both trained and evaluated on",
-    )
-    assert (overlap.severity, overlap.count, overlap.example) == (
-        "warning",
-        4,
-        f"the same texts as {train}, line 2",
-    )
-    odd = write("odd.csv", f"{HEAD}odd,a\nother,c\n")
-    assert (
-        finding(check_files(train, [odd]), "unusable row (LB-858)").where
-        == f"{odd}, line 3"
-    )
-    for name, content in (
-        ("a.csv", "text\nso odd\nso even\n"),
-        ("b.csv", f"{HEAD}odd,\neven,\n"),
-    ):
-        (actual,) = check_files(train, [write(name, content)]).findings
-        assert (actual.kind.split(" (")[0], actual.count, actual.severity) == (
-            "no labels",
-            2,
-            "note",
-        )
+    report = check_files(train, [write("dev.csv", HEAD + GOOD[:60])])
+    overlap = finding(report, "both trained and evaluated on")
+    assert overlap.severity == "warning"
+    assert overlap.count == 4
+    assert overlap.example == f"the same texts as {train}, line 2"
 
 
-def test_lengths_and_unknown_pieces_are_counted(
+def test_a_label_that_the_training_file_lacks_makes_a_row_unusable(
+    write: Write,
+) -> None:
+    train = write("train.csv", HEAD + GOOD)
+    dev = write("odd.csv", f"{HEAD}odd,a\nother,c\n")
+    report = check_files(train, [dev])
+    assert finding(report, "unusable row (LB-858)").where == f"{dev}, line 3"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("text\nso odd\nso even\n", id="no column"),
+        pytest.param(f"{HEAD}odd,\neven,\n", id="an empty column"),
+    ],
+)
+def test_another_file_without_labels_is_noted(content: str, write: Write) -> None:
+    train = write("train.csv", HEAD + GOOD)
+    (note,) = check_files(train, [write("other.csv", content)]).findings
+    assert note.kind.split(" (")[0] == "no labels"
+    assert note.count == 2
+    assert note.severity == "note"
+
+
+# ---- lengths -------------------------------------------------------------------------
+
+
+def test_the_lengths_of_texts_are_those_of_their_frames(
     write: Write, tokenizer: Tokenizer
 ) -> None:
     path = write("long.csv", f"{HEAD}{GOOD}{'row number one ' * 9},a\nrow ЖЖЖ Ж,b\n")
     report = check_files(path, tokenizer=tokenizer, max_length=30)
-    lengths = report.splits[0].lengths
-    assert lengths is not None
-    assert (
-        lengths.median
-        == sorted(len(tokenizer.encode(f"row number {n}").ids) + 2 for n in range(40))[
-            20
-        ]
-    )
+    lengths = lengths_of(report.splits[0])
+    # [CLS] and [SEP] are counted
+    sizes = [len(tokenizer.encode(f"row number {n}").ids) + 2 for n in range(40)]
+    assert lengths.median == sorted(sizes)[20]
     assert lengths.longest == len(tokenizer.encode("row number one " * 9).ids) + 2
-    assert (lengths.num_too_long, lengths.num_unknown > 0) == (1, True)
+    assert lengths.num_too_long == 1
     assert finding(report, "too long").where == f"{path}, line 42"
+
+
+def test_unknown_pieces_are_named_and_counted(
+    write: Write, tokenizer: Tokenizer
+) -> None:
+    path = write("unknown.csv", f"{HEAD}{GOOD}row ЖЖЖ Ж,b\n")
+    report = check_files(path, tokenizer=tokenizer)
+    assert lengths_of(report.splits[0]).num_unknown > 0
     assert "'Ж' 4" in finding(report, "unknown piece").example
-    pairs = write(
-        "p.csv", "premise,hypothesis,label\n" + "one,two,a\nrow,number,b\n" * 2
-    )
-    (framed,) = check_files(pairs, tokenizer=tokenizer).splits
-    longest = max(
-        len(tokenizer.encode(*pair).ids) for pair in (("one", "two"), ("row", "number"))
-    )
-    assert framed.lengths is not None and framed.lengths.longest == longest
 
 
-def test_rows_of_every_kind_of_task_are_checked(write: Write) -> None:
-    spans = '{"question": "%s", "context": "Me.", "answer": %s, "answer_start": %s}\n'
-    for name, content, labels in (
-        ("t.conll", "Anna B-PER\ngoes O\n\nhome O\n", {"B-PER": 1, "O": 2}),
-        (
-            "c.jsonl",
-            '{"question": "?", "choices": ["a", "b"], "label": 0}\n',
-            {"choice 1": 1},
-        ),
-        (
-            "q.jsonl",
-            spans % ("Who?", '"Me"', 0) + spans % ("Why?", "null", "null"),
-            {"answered": 1, "unanswerable": 1},
-        ),
-        (
-            "m.jsonl",
-            '{"text": "a b", "tags": ["x", "y"]}\n{"text": "c", "tags": []}\n',
-            {"x": 1, "y": 1},
-        ),
-    ):
-        report = check_files(write(name, content))
-        assert (report.splits[0].labels, report.exit_code) == (labels, 0)
-
-
-def test_the_command_exits_with_3_if_training_would_fail_and_with_1_for_wrong_arguments(
-    write: Write, tokenizer: Tokenizer, tmp_path: Path
+def test_the_length_of_a_pair_is_that_of_both_texts(
+    write: Write, tokenizer: Tokenizer
 ) -> None:
-    good = write("g.csv", HEAD + GOOD)
-    bad = write("b.csv", f"{HEAD}{GOOD}x\n")
-    tokenizer.save(tmp_path / "vocabulary")
-    done = litebert(
-        "data", "check", good, bad, "--model", tmp_path / "vocabulary", "--json"
-    )
-    report = done.json
-    assert (litebert("data", "check", good).code, done.code) == (0, 3)
-    assert [*report] == ["findings", "counts", "guessed", "splits"]
-    assert (
-        report["findings"][0]["severity"],
-        report["splits"][0]["lengths"]["max_length"],
-    ) == ("error", 256)
-    assert_error(litebert("data", "check", tmp_path), 1)
+    table = "premise,hypothesis,label\n" + "one,two,a\nrow,number,b\n" * 2
+    (split,) = check_files(write("p.csv", table), tokenizer=tokenizer).splits
+    first = len(tokenizer.encode("one", "two").ids)
+    second = len(tokenizer.encode("row", "number").ids)
+    assert lengths_of(split).longest == max(first, second)
 
 
-@settings(deadline=None, max_examples=60)
-@given(
-    rows=st.lists(
-        st.tuples(st.sampled_from(["one x", "two x", "six x"]), st.sampled_from("ab")),
-        max_size=9,
-    )
+# ---- kinds of tasks ------------------------------------------------------------------
+
+QUESTION = '{"question": "%s", "context": "Me.", "answer": %s, "answer_start": %s}\n'
+OTHER_KINDS = {
+    "tags": (
+        "t.conll",
+        "Anna B-PER\ngoes O\n\nhome O\n",
+        {"B-PER": 1, "O": 2},
+    ),
+    "choices": (
+        "c.jsonl",
+        '{"question": "?", "choices": ["a", "b"], "label": 0}\n',
+        {"choice 1": 1},
+    ),
+    "answers": (
+        "q.jsonl",
+        QUESTION % ("Who?", '"Me"', 0) + QUESTION % ("Why?", "null", "null"),
+        {"answered": 1, "unanswerable": 1},
+    ),
+    "several labels": (
+        "m.jsonl",
+        '{"text": "a b", "tags": ["x", "y"]}\n{"text": "c", "tags": []}\n',
+        {"x": 1, "y": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "labels"), OTHER_KINDS.values(), ids=OTHER_KINDS
 )
-def test_repeated_and_contradictory_rows_are_counted_as_by_brute_force(
-    rows: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
+def test_rows_of_every_kind_of_task_are_checked(
+    name: str, content: str, labels: dict[str, int], write: Write
 ) -> None:
-    path = tmp_path_factory.getbasetemp() / "counted.csv"
-    path.write_text(
-        HEAD
-        + "a first row,a\na last row,b\n"
-        + "".join(f"{text},{label}\n" for text, label in rows)
-    )
-    counts = {
-        entry.kind.split(" (")[0]: entry.count
-        for entry in check_files(path, columns=["label=label"]).findings
-    }
-    assert counts.get("repeated row", 0) == len(rows) - len(set(rows))
-    expected = sum(
-        len({other for again, other in rows if again == text}) > 1 for text, _ in rows
-    )
-    assert counts.get("contradictory labels", 0) == expected
+    report = check_files(write(name, content))
+    assert report.splits[0].labels == labels
+    assert report.exit_code == 0
 
 
 def test_texts_that_belong_together_need_no_labels(tmp_path: Path) -> None:
@@ -255,15 +316,71 @@ def test_texts_that_belong_together_need_no_labels(tmp_path: Path) -> None:
     assert report.findings == ()
 
 
+# ---- the command, and the plan of a training -----------------------------------------
+
+
+def test_the_command_exits_with_3_if_training_would_fail(
+    write: Write, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    good = write("g.csv", HEAD + GOOD)
+    bad = write("b.csv", f"{HEAD}{GOOD}x\n")
+    tokenizer.save(tmp_path / "vocabulary")
+    check = ("data", "check", good, bad, "--model", tmp_path / "vocabulary", "--json")
+    done = litebert(*check)
+    assert done.code == 3
+    assert list(done.json) == ["findings", "counts", "guessed", "splits"]
+    assert done.json["findings"][0]["severity"] == "error"
+    assert done.json["splits"][0]["lengths"]["max_length"] == 256
+
+
+def test_the_command_exits_with_0_if_nothing_is_wrong(write: Write) -> None:
+    assert litebert("data", "check", write("g.csv", HEAD + GOOD)).code == 0
+
+
+def test_the_command_exits_with_1_for_wrong_arguments(tmp_path: Path) -> None:
+    assert_error(litebert("data", "check", tmp_path), 1)
+
+
 def test_the_plan_of_a_training_doubts_labels_that_look_alike_or_joined(
     write: Write,
 ) -> None:
-    labels = ("Billing", "Delivery", "billing", "Billing,Delivery")
-    rows = [f'row {n},"{labels[n % 4 if n > 20 else n % 2]}"' for n in range(60)]
-    run = package.finetune(
-        write("a.csv", "text,label\n" + "\n".join(rows)), dry_run=True
-    )
+    first_labels = ("Billing", "Delivery")
+    all_labels = (*first_labels, "billing", "Billing,Delivery")
+    lines = ["text,label"]
+    for number in range(60):
+        labels = all_labels if number > 20 else first_labels
+        lines.append(f'row {number},"{labels[number % len(labels)]}"')
+    run = package.finetune(write("a.csv", "\n".join(lines)), dry_run=True)
     assert run.plan is not None
     assert "label billing (10) looks like Billing (20)" in run.plan.text
     assert "1 of the labels join others (Billing,Delivery)" in run.plan.text
     assert "--problem multi-label" in run.plan.text
+
+
+# ---- by brute force ------------------------------------------------------------------
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["one x", "two x", "six x"]), st.sampled_from("ab")),
+    max_size=9,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(rows=ROWS)
+def test_repeated_and_contradictory_rows_are_counted_as_by_brute_force(
+    rows: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "counted.csv"
+    lines = ["a first row,a\n", "a last row,b\n"]
+    lines += [f"{text},{label}\n" for text, label in rows]
+    path.write_text(HEAD + "".join(lines))
+    counts = dict[str, int]()
+    for entry in check_files(path, columns=["label=label"]).findings:
+        counts[entry.kind.split(" (")[0]] = entry.count
+
+    assert counts.get("repeated row", 0) == len(rows) - len(set(rows))
+    num_contradictory = 0
+    for text, _ in rows:
+        labels = {label for other_text, label in rows if other_text == text}
+        num_contradictory += len(labels) > 1
+    assert counts.get("contradictory labels", 0) == num_contradictory
