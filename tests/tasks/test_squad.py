@@ -1,13 +1,11 @@
 """SQuAD: windows as the official code cuts them, the best spans as brute force finds
-them, thresholds, files.
+them, losses, thresholds (test_squad_files.py: its files).
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,10 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.errors import LitebertError
-from litebert.files import Json, write_json, write_text
 from litebert.metrics import normalize_answer
 from litebert.nn import AlbertForTask
-from litebert.reading.source import find_file
 from litebert.tasks.kinds import spans
 from litebert.tasks.kinds.family import Family, Feature, collate, targets_of
 from litebert.tasks.kinds.spans import (
@@ -32,62 +28,15 @@ from litebert.tasks.kinds.spans import (
     SpanExample,
 )
 from litebert.tasks.named import DATASETS
-from litebert.tasks.named.questions import read_squad, score_predictions
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.networks import config_for
-
-# Four questions on each of 18 contexts; one of the four has no answer there
-PEOPLE = ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara")
-VOYAGES = list[SpanExample]()
-for number, (who, where) in enumerate(product(PEOPLE, ("Århus", "Porto", "Galway"))):
-    count = f"{137 * number % 4000 + 1000:,}"
-    context = (
-        f"On Monday {who} sailed to {where} with {count} lanterns. It rained.  Nobody"
-        f" waited at the “{where}” harbour, and the lanterns stayed aboard."
-    )
-    for asked, text in {
-        "Who sailed?": who,
-        "Where to?": where,
-        "How many?": count,
-        "Why?": None,
-    }.items():
-        answers = () if text is None else (GoldAnswer(text, context.index(text)),)
-        VOYAGES.append(SpanExample(f"v{number}-{asked}", asked, context, answers))
+from tests.tasks.voyages import VOYAGES
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     texts = [text for one in VOYAGES for text in (one.context, one.question)]
     return Tokenizer.from_model(train_tokenizer(texts, vocab_size=80))
-
-
-def write_squad(path: Path, examples: Sequence[SpanExample], **changes: Json) -> Path:
-    """Write a file in SQuAD's layout, one paragraph per question; `changes` sets fields
-    of each, None omits one.
-    """
-    articles: list[Json] = []
-    for one in examples:
-        answers: Json = [
-            {"text": answer.text, "answer_start": answer.start}
-            for answer in one.answers or ()
-        ]
-        fields = {
-            "id": one.id,
-            "question": one.question,
-            "answers": answers,
-            "is_impossible": one.is_impossible,
-        }
-        question: Json = {
-            key: value for key, value in (fields | changes).items() if value is not None
-        }
-        articles.append(
-            {
-                "title": "Voyages",
-                "paragraphs": [{"context": one.context, "qas": [question]}],
-            }
-        )
-    write_json(path, {"data": articles})
-    return path
 
 
 BOTH = pytest.mark.parametrize(
@@ -402,238 +351,84 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(
 def _questions(
     rows: list[tuple[bool, float]],
 ) -> tuple[list[SpanExample], list[SpanAnswer]]:
+    """Return questions and answers of rows (is it impossible, null score)."""
     ada = (GoldAnswer("Ada", 0),)
-    examples = [
-        SpanExample(str(n), "Who?", "Ada left.", () if bad else ada)
-        for n, (bad, _) in enumerate(rows)
-    ]
-    return examples, [
-        SpanAnswer((ProposedSpan("Ada", 0, 3, 0.0, 0.0),), null) for _, null in rows
-    ]
+    examples = list[SpanExample]()
+    answers = list[SpanAnswer]()
+    for number, (is_impossible, null_score) in enumerate(rows):
+        gold = () if is_impossible else ada
+        examples.append(SpanExample(str(number), "Who?", "Ada left.", gold))
+        proposed = ProposedSpan("Ada", 0, 3, 0.0, 0.0)
+        answers.append(SpanAnswer((proposed,), null_score))
+    return examples, answers
 
 
-# Rows (is it impossible, null score), the official threshold, the submitted answers,
-# F1, and the best threshold
-SEPARABLE = [(False, -3.0), (False, -2.0), (True, 0.5), (True, 4.0)]
+class Threshold(NamedTuple):
+    """Rows, and what the official threshold and the best one make of them."""
+
+    rows: list[tuple[bool, float]]  # is it impossible, null score
+    official: float
+    texts: list[str]  # that are submitted with the official one
+    f1: float  # with the official one
+    best: float
+
+
 THRESHOLDS = {
-    "the question that set it stays unanswered": (
-        SEPARABLE,
-        -2.0,
-        "Ada,,,",
-        75.0,
-        -0.75,
+    "the question that set it stays unanswered": Threshold(
+        [(False, -3.0), (False, -2.0), (True, 0.5), (True, 4.0)],
+        official=-2.0,
+        texts=["Ada", "", "", ""],
+        f1=75.0,
+        best=-0.75,
     ),
-    "above 1 is no answer, whatever was tuned": (
+    "above 1 is no answer, whatever was tuned": Threshold(
         [(False, 2.0), (False, 3.0), (True, 4.0)],
-        3.0,
-        "Ada,,",
-        100 / 3,
-        3.5,
+        official=3.0,
+        texts=["Ada", "", ""],
+        f1=100 / 3,
+        best=3.5,
     ),
-    "negative where nothing is best": (
+    "negative where nothing is best": Threshold(
         [(True, -2.0), (True, 3.0)],
-        0.0,
-        "Ada,",
-        50.0,
-        -2.0,
+        official=0.0,
+        texts=["Ada", ""],
+        f1=50.0,
+        best=-2.0,
     ),
 }
+EACH_THRESHOLD = pytest.mark.parametrize("case", THRESHOLDS.values(), ids=THRESHOLDS)
 
 
-@pytest.mark.parametrize("name", THRESHOLDS)
-def test_the_official_threshold_has_its_quirks_and_a_given_one_is_used(
-    name: str,
-) -> None:
-    rows, official, texts, f1, right = THRESHOLDS[name]
-    examples, answers = _questions(rows)
-    assert (
-        ",".join(answer.text for answer in spans.tune_threshold(examples, answers))
-        == texts
-    )
-    measured = spans.ConditionalSpanAnswering().measures(examples, answers)
-    assert (measured["f1"], measured["threshold"]) == (pytest.approx(f1), official)
-    assert measured["best_f1"] == 100.0
-    family = spans.ConditionalSpanAnswering(null_threshold=right)
-    measured = family.measures(examples, answers)
-    assert (measured["f1"], measured["threshold"]) == (100.0, right)
-    silent = ["" if bad else "Ada" for bad, _ in rows]
-    fixed = spans.tune_threshold(
-        examples, [family.merge([answer]) for answer in answers]
-    )
-    assert [answer.text for answer in fixed] == silent
+@EACH_THRESHOLD
+def test_the_official_threshold_has_its_quirks(case: Threshold) -> None:
+    examples, answers = _questions(case.rows)
+    tuned = spans.tune_threshold(examples, answers)
+    assert [answer.text for answer in tuned] == case.texts
+
+    measures = spans.ConditionalSpanAnswering().measures(examples, answers)
+    assert measures["threshold"] == case.official
+    assert measures["f1"] == pytest.approx(case.f1)
+    assert measures["best_f1"] == 100.0
 
 
-def test_without_labels_even_odds_decide() -> None:
+@EACH_THRESHOLD
+def test_a_threshold_that_is_set_is_used(case: Threshold) -> None:
+    examples, answers = _questions(case.rows)
+    family = spans.ConditionalSpanAnswering(null_threshold=case.best)
+    measures = family.measures(examples, answers)
+    assert measures["threshold"] == case.best
+    assert measures["f1"] == 100.0
+
+    merged = [family.merge([answer]) for answer in answers]
+    tuned = spans.tune_threshold(examples, merged)
+    expected = ["" if is_impossible else "Ada" for is_impossible, _ in case.rows]
+    assert [answer.text for answer in tuned] == expected
+
+
+@pytest.mark.parametrize(("null_score", "text"), [(-0.5, "Ada"), (0.5, "")])
+def test_without_labels_even_odds_decide(null_score: float, text: str) -> None:
     unlabelled = [SpanExample("q", "Who?", "Ada left.")]
-    for null_score, text in ((-0.5, "Ada"), (0.5, "")):
-        _, answers = _questions([(False, null_score)])
-        (tuned,) = spans.tune_threshold(
-            unlabelled, [spans.ConditionalSpanAnswering().averaged(answers)]
-        )
-        assert tuned.text == text
-
-
-# Files
-
-NILE = SpanExample("q", "What?", "The Nile is long.", (GoldAnswer("Nile", 4),))
-
-
-def test_no_answer_is_distinguished_from_an_unknown_answer(tmp_path: Path) -> None:
-    cases = (
-        (None, None, None),
-        ([], False, None),
-        ([], True, ()),
-        ([], None, ()),
-        (None, True, ()),
-    )
-    for answers, is_impossible, expected in cases:
-        path = write_squad(
-            tmp_path / "dev.json", [NILE], answers=answers, is_impossible=is_impossible
-        )
-        (example,), _ = read_squad(find_file(path))
-        assert example.answers == expected
-
-
-# The content of a file, or changed fields of its question; the message
-REFUSED: dict[str, tuple[str | dict[str, Json], str]] = {
-    "cut off": ('{"data": [', "LB-312.*dev.json"),
-    "another layout": ('{"rows": [1, 2]}', "LB-848.*dev.json, item 1"),
-    "no question": (
-        {"question": None},
-        r"LB-801.*dev.json, item 1(.|\n)*question: Field required",
-    ),
-    "in letters": (
-        {"answers": [{"text": "Nile", "answer_start": "4"}]},
-        r"LB-801(.|\n)*answer_start should be",
-    ),
-    "answered and impossible": ({"is_impossible": True}, "LB-801.*dev.json, item 1"),
-    **{
-        f"at {n}": (
-            {"answers": [{"text": "Nile", "answer_start": n}]},
-            "LB-802.*question q",
-        )
-        for n in (5, -13, 10**30)
-    },
-    "beyond the end": ({"answers": [{"text": "long. ", "answer_start": 12}]}, "LB-802"),
-    "a space": ({"answers": [{"text": " ", "answer_start": 3}]}, "LB-802"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_error_names_the_file_and_the_question(name: str, tmp_path: Path) -> None:
-    content, message = REFUSED[name]
-    if isinstance(content, str):
-        write_text(tmp_path / "dev.json", content)
-    else:
-        write_squad(tmp_path / "dev.json", [NILE], **content)
-    with pytest.raises(LitebertError, match=message):
-        read_squad(find_file(tmp_path / "dev.json"))
-
-
-def test_a_split_is_a_file_and_a_repeated_question_is_refused(tmp_path: Path) -> None:
-    read = DATASETS["squad2"].read
-    file = write_squad(tmp_path / "dev-v2.0.json", VOYAGES)
-    assert read(tmp_path, "dev") == read(file, "dev") == VOYAGES
-    write_squad(tmp_path / "train-v2.0.json", [*VOYAGES[:2], VOYAGES[0]])
-    with pytest.raises(LitebertError, match="LB-803"):
-        read(tmp_path, "train")
-
-
-def test_a_context_that_is_too_long_for_a_data_set_is_refused(tmp_path: Path) -> None:
-    write_squad(
-        tmp_path / "dev.json", [replace(NILE, context="The Nile is long. " * 12_000)]
-    )
-    with pytest.raises(LitebertError, match=r"LB-811: .*question q"):
-        read_squad(find_file(tmp_path / "dev.json"))
-
-
-def test_answers_are_written_in_the_official_form() -> None:
-    examples = [SpanExample("q1", "Who?", "Ada Né"), SpanExample("q2", "Né?", "Ada Né")]
-    proposed = (
-        ProposedSpan("Ada", 0, 3, 1.5, 2.0, 0.75),
-        ProposedSpan("é", 4, 7, 1.0, 1.0, 0.25),
-    )
-    files = DATASETS["squad"].submission(
-        "dev", examples, [SpanAnswer(proposed), SpanAnswer((spans.EMPTY,))]
-    )
-    assert files["predictions.json"] == '{\n    "q1": "Ada",\n    "q2": "empty"\n}\n'
-    second = {
-        "text": "é",
-        "probability": 0.25,
-        "start_log_prob": 1.0,
-        "end_log_prob": 1.0,
-    }
-    assert (
-        json.loads(files["nbest_predictions.json"])["q1"][1] == second
-        and "null_odds.json" not in files
-    )
-
-
-def test_written_files_score_what_the_family_measures(tmp_path: Path) -> None:
-    answers = [
-        SpanAnswer(
-            (ProposedSpan(one.context[:12], 0, 12, 0.0, 0.0),),
-            null_score=number % 7 - 3.5,
-        )
-        for number, one in enumerate(VOYAGES)
-    ]
-    for name, text in DATASETS["squad2"].submission("dev", VOYAGES, answers).items():
-        write_text(tmp_path / name, text)
-    write_squad(tmp_path / "dev.json", VOYAGES)
-    files = [tmp_path / f"{name}.json" for name in ("dev", "predictions", "null_odds")]
-    scored = score_predictions(files[0], files[1], null_odds=files[2])
-    measured = spans.ConditionalSpanAnswering().measures(VOYAGES, answers)
-    shared = [
-        name
-        for name in measured
-        if name.endswith(("exact", "f1")) and "best" not in name
-    ]
-    assert {name: scored[name] for name in shared} == {
-        name: measured[name] for name in shared
-    }
-    assert scored["has_answer_total"] == sum(bool(one.answers) for one in VOYAGES)
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected", "said"),
-    [({"is_impossible": None}, 50.0, "count as wrong"), ({}, 100.0, "are left out")],
-)
-def test_unanswered_questions_are_named(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    changes: dict[str, Json],
-    expected: float,
-    said: str,
-) -> None:
-    write_squad(tmp_path / "dev.json", VOYAGES[:2], **changes)
-    write_json(tmp_path / "found.json", {VOYAGES[0].id: VOYAGES[0].answers[0].text})  # type: ignore[index]
-    measured = score_predictions(tmp_path / "dev.json", tmp_path / "found.json")
-    assert (measured["exact"], measured["unanswered"]) == (expected, 1)
-    warning = capsys.readouterr().err
-    assert said in warning and VOYAGES[1].id in warning
-
-
-WHO = "v0-Who sailed?"
-MISFITS = [("LB-801", {WHO: 1}, {}), ("LB-809", {"elsewhere": "x"}, {})]
-MISFITS += [
-    ("LB-801", {WHO: "x"}, {WHO: "high"}),
-    ("LB-810", {WHO: "x"}, {"v0-Where to?": 0.5}),
-]
-
-
-@pytest.mark.parametrize(("code", "predictions", "nulls"), MISFITS)
-def test_predictions_that_do_not_fit_are_refused(
-    tmp_path: Path, code: str, predictions: Json, nulls: Json
-) -> None:
-    write_squad(tmp_path / "dev.json", VOYAGES[:4])
-    path = tmp_path / "predictions.json"
-    null_odds = tmp_path / "nulls.json"
-    write_json(path, predictions)
-    write_json(null_odds, nulls)
-    with pytest.raises(LitebertError, match=code):
-        score_predictions(
-            tmp_path / "dev.json", path, null_odds=null_odds if nulls else None
-        )
-    write_squad(tmp_path / "old.json", VOYAGES[:1], is_impossible=None)
-    with pytest.raises(LitebertError, match=r"LB-810.*SQuAD 1[.]1"):
-        score_predictions(tmp_path / "old.json", path, null_odds=null_odds)
+    _, answers = _questions([(False, null_score)])
+    averaged = spans.ConditionalSpanAnswering().averaged(answers)
+    (tuned,) = spans.tune_threshold(unlabelled, [averaged])
+    assert tuned.text == text
