@@ -45,7 +45,7 @@ BOTH = pytest.mark.parametrize(
 FEW = settings(deadline=None, max_examples=60)
 
 
-# Windows
+# ---- windows -------------------------------------------------------------------------
 
 
 def _windows(
@@ -95,30 +95,47 @@ def test_the_target_of_an_answer_decodes_to_its_text(
     assert text in _found(asked, window)
 
 
+NUM_PIECES = st.integers(0, 300)
+ROOMS = st.integers(1, 300)
+STRIDES = st.integers(1, 200)
+
+
 @FEW
-@given(st.integers(0, 300), st.integers(1, 300), st.integers(1, 200))
+@given(NUM_PIECES, ROOMS, STRIDES)
 @example(430, 300, 128)
-def test_windows_leave_no_gap_and_a_piece_counts_where_context_is_largest(
-    pieces: int, room: int, stride: int
+def test_windows_leave_no_gap(num_pieces: int, room: int, stride: int) -> None:
+    windows = spans.windows_of(num_pieces, room=room, doc_stride=stride)
+    step = min(room, stride)
+    for number, (start, stop) in enumerate(windows):
+        assert start == number * step
+        assert 0 < stop - start <= room
+
+    stops = [stop for _, stop in windows]
+    # the last window alone reaches the end
+    assert stops.count(num_pieces) == (1 if num_pieces else 0)
+
+
+@FEW
+@given(NUM_PIECES, ROOMS, STRIDES)
+@example(430, 300, 128)
+def test_a_piece_counts_where_its_context_is_largest(
+    num_pieces: int, room: int, stride: int
 ) -> None:
-    windows = spans.windows_of(pieces, room=room, doc_stride=stride)
-    chosen = spans.most_context(windows, pieces)
-    assert [start for start, _ in windows] == [
-        n * min(room, stride) for n in range(len(windows))
-    ]
-    assert all(0 < stop - start <= room for start, stop in windows)
-    assert sum(stop == pieces for _, stop in windows) == (1 if pieces else 0)
-    for piece in range(pieces):
-        scores = [
-            (
-                min(piece - start, stop - 1 - piece) + 0.01 * (stop - start)
-                if start <= piece < stop
-                else -1.0
-            )
-            for start, stop in windows
-        ]
-        # it is in a window
-        assert chosen[piece] == scores.index(max(scores)) and max(scores) > 0
+    windows = spans.windows_of(num_pieces, room=room, doc_stride=stride)
+    chosen = spans.most_context(windows, num_pieces)
+    for piece in range(num_pieces):
+        scores = [_context(piece, start, stop) for start, stop in windows]
+        assert max(scores) > 0  # it is in a window
+        assert chosen[piece] == scores.index(max(scores))
+
+
+def _context(piece: int, start: int, stop: int) -> float:
+    """Return the official score of a piece in a window: the pieces on its shorter side,
+    and a little for a long window; -1 outside.
+    """
+    if not start <= piece < stop:
+        return -1.0
+    return min(piece - start, stop - 1 - piece) + 0.01 * (stop - start)
 
 
 def test_windows_without_the_answer_are_kept_for_training(tokenizer: Tokenizer) -> None:
@@ -193,7 +210,7 @@ def test_targets_of_real_answers_decode_unless_they_end_inside_a_piece(
     assert len(seen) == len(examples) and num_cut <= 0.004 * len(examples)
 
 
-# Decoding
+# ---- decoding ------------------------------------------------------------------------
 
 CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
 
@@ -300,7 +317,7 @@ def test_a_question_on_an_empty_context_is_answered_as_officially(
     assert merged.null_score == null_score
 
 
-# Losses, the beam and rows
+# ---- losses, the beam and rows -------------------------------------------------------
 
 
 def _network(
@@ -352,20 +369,22 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(
     network = _network(family, tokenizer)
     feature, *_ = family.features(VOYAGES[:1], tokenizer, max_length=96, training=False)
     (rows,) = family.outputs(network, collate([feature]))
+    # the first row is the score of no answer, the others (start, end, score, score)
+    no_answer, *proposals = rows
+    scores = {(int(row[0]), int(row[1])): float(row[2] + row[3]) for row in proposals}
+
     scored = _scored(network, feature, 5)
-    expected = {
-        (int(start), int(end)): float(scored.start[0, start] + scored.end[0, n, end])
-        for n, start in enumerate(scored.chosen[0])
-        for end in scored.end[0, n].topk(5).indices
-        if end >= start
-    }
-    assert {
-        (int(row[0]), int(row[1])): float(row[2] + row[3]) for row in rows[1:]
-    } == pytest.approx(expected)
-    assert rows[0, 2] == pytest.approx(float(scored.no_answer[0]))
+    expected = dict[tuple[int, int], float]()
+    for number, start in enumerate(scored.chosen[0]):
+        for end in scored.end[0, number].topk(5).indices:
+            if end >= start:
+                score = scored.start[0, start] + scored.end[0, number, end]
+                expected[int(start), int(end)] = float(score)
+    assert scores == pytest.approx(expected)
+    assert no_answer[2] == pytest.approx(float(scored.no_answer[0]))
 
 
-# When no answer is given
+# ---- when no answer is given ---------------------------------------------------------
 
 
 def _questions(
