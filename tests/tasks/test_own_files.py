@@ -175,11 +175,17 @@ def test_a_header_is_distinguished_from_a_row(
 
 def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None:
     table = open_table(write("bare.csv", "5,a fine film\n1,a dull film\n5,so good\n"))
-    assert (table.columns, table.has_header, len(rows(table))) == (("1", "2"), False, 3)
-    assert open_table(write("pandas.csv", ",text\n0,one\n1,two\n")).columns == (
-        "1",
-        "text",
-    )
+    assert not table.has_header
+    assert table.columns == ("1", "2")
+    assert len(rows(table)) == 3
+
+
+def test_one_column_without_a_name_is_called_by_its_number(write: Write) -> None:
+    table = open_table(write("pandas.csv", ",text\n0,one\n1,two\n"))
+    assert table.columns == ("1", "text")
+
+
+def test_the_header_is_what_the_user_says(write: Write) -> None:
     path = write("odd.csv", "yes,no\n1,2\n")
     assert open_table(path, has_header=True).columns == ("yes", "no")
     assert len(rows(open_table(path, has_header=False))) == 2
@@ -261,33 +267,51 @@ def test_file_that_cannot_be_read_is_refused(
         rows(table)
 
 
-def test_missing_and_endless_files_are_refused(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LitebertError, match="LB-303"):
+        open_table(tmp_path / "missing.csv")
+
+
+def test_a_folder_with_the_name_of_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
-    for name, code in {"missing.csv": "LB-303", "folder.csv": "LB-869"}.items():
-        with pytest.raises(LitebertError, match=code):
-            open_table(tmp_path / name)
+    with pytest.raises(LitebertError, match="LB-869"):
+        open_table(tmp_path / "folder.csv")
+
+
+@pytest.fixture
+def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let lines of more than half a MiB be too long."""
     monkeypatch.setattr(source, "MAX_LINE_BYTES", 1 << 19)
-    for name, start in {
-        "a.csv": "text,label\na,b\n",
-        "a.jsonl": '{"text": "a"}\n{}\n',
-        "a.conll": "a O\n\n",
-    }.items():
-        with pytest.raises(LitebertError, match="line 3: too long"):
-            rows(open_table(write(name, start.encode() + b"x" * (1 << 21))))
-    # often one line
-    assert (
-        len(
-            rows(
-                open_table(write("rows.json", json.dumps([{"text": "x" * (1 << 20)}])))
-            )
-        )
-        == 1
-    )
+
+
+@pytest.mark.usefixtures("short_lines")
+@pytest.mark.parametrize(
+    ("name", "two_lines"),
+    [
+        ("a.csv", b"text,label\na,b\n"),
+        ("a.jsonl", b'{"text": "a"}\n{}\n'),
+        ("a.conll", b"a O\n\n"),
+    ],
+)
+def test_an_endless_line_is_refused(name: str, two_lines: bytes, write: Write) -> None:
+    path = write(name, two_lines + b"x" * (1 << 21))
+    with pytest.raises(LitebertError, match="line 3: too long"):
+        rows(open_table(path))
+
+
+@pytest.mark.usefixtures("short_lines")
+def test_a_json_file_may_be_one_long_line(write: Write) -> None:
+    content = json.dumps([{"text": "x" * (1 << 20)}])
+    assert len(rows(open_table(write("rows.json", content)))) == 1
+
+
+def test_a_json_file_that_is_too_large_is_refused(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tables, "MAX_JSON_BYTES", 100)
+    path = write("rows.json", json.dumps([{"text": "x" * 120}]))
     with pytest.raises(LitebertError, match=r"LB-846(.|\n)*jq -c"):
-        open_table(write("rows.json", json.dumps([{"text": "x" * 120}])))
+        open_table(path)
 
 
 @settings(deadline=None, max_examples=100)
