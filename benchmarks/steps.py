@@ -65,7 +65,7 @@ def our_work(texts: Texts, device: torch.device | str = "cpu") -> PretrainingWor
         masked_ids=batch.ids[masked].to(device),
         sentence_labels=labels.to(device),
         step_masked=len(masked),
-        step_labelled=len(texts.ids),
+        step_labeled=len(texts.ids),
     )
 
 

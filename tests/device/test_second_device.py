@@ -98,7 +98,7 @@ def _work(lengths: Sequence[int]) -> PretrainingWork:
         masked_ids=_on_device([1, 2, 3, 4]),
         sentence_labels=_on_device([0] * len(lengths)),
         step_masked=4,
-        step_labelled=len(lengths),
+        step_labeled=len(lengths),
     )
 
 

@@ -16,7 +16,7 @@ from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import (
     Finetuning,
     FinetuningWork,
-    LabelledSet,
+    LabeledSet,
     add_teacher_logits,
     answer,
 )
@@ -41,7 +41,7 @@ MAX_LENGTH = 32
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of task, labelled examples, and a measure with its value for always giving
+    """A kind of task, labeled examples, and a measure with its value for always giving
     the commonest answer.
     """
 
@@ -81,7 +81,7 @@ SCORE = classifier("regression", "score")
 TAGS = TokenClassification(
     HeadConfig(kind="token-classification", labels=("O", "B-PER"))
 )
-LABELLED = text_examples(0, 1, 1, 1)
+LABELED = text_examples(0, 1, 1, 1)
 MARKED = text_examples((0,), (0, 1), (), (0,))
 SCORED = text_examples(0.5, 1.5, 2.0, 4.0)
 TAGGED = [TagExample(id_, ("Anna", "took", "ball"), (1, 0, 0)) for id_ in FOUR]
@@ -98,16 +98,14 @@ HALF_ANSWERED = [
 ]
 
 KINDS = {
-    "classification": Kind(ONE_LABEL, LABELLED, "accuracy", 0.75),
+    "classification": Kind(ONE_LABEL, LABELED, "accuracy", 0.75),
     "weighted": Kind(
-        replace(ONE_LABEL, class_weights=(1.0, 3.0)), LABELLED, "accuracy", 0.75
+        replace(ONE_LABEL, class_weights=(1.0, 3.0)), LABELED, "accuracy", 0.75
     ),
     "vectors": Kind(
-        on_head(ONE_LABEL, "vector-classification"), LABELLED, "accuracy", 0.75
+        on_head(ONE_LABEL, "vector-classification"), LABELED, "accuracy", 0.75
     ),
-    "apart": Kind(
-        on_head(ONE_LABEL, "pair-classification"), LABELLED, "accuracy", 0.75
-    ),
+    "apart": Kind(on_head(ONE_LABEL, "pair-classification"), LABELED, "accuracy", 0.75),
     "vector score": Kind(
         on_head(SCORE, "vector-classification"), SCORED, "pearson", 0.0
     ),
@@ -163,7 +161,7 @@ def trained(
         network,
         family,
         features=features,
-        held_out={"dev": LabelledSet(examples, held_out)},
+        held_out={"dev": LabeledSet(examples, held_out)},
         train=TrainConfig(steps=1, batch_size=4, micro_batch_size=2),
     )
 
@@ -226,10 +224,10 @@ def test_the_baseline_of_a_kind_gives_the_commonest_answer(kind: Kind) -> None:
 def test_examples_without_labels_are_not_measured(kind: Kind) -> None:
     names = {field.name for field in fields(kind.examples[0])}
     (label,) = names & {"label", "tags", "answers"}
-    unlabelled = [replace(example, **{label: None}) for example in kind.examples]
+    unlabeled = [replace(example, **{label: None}) for example in kind.examples]
     baseline = kind.family.constant(kind.examples, kind.examples)
     with pytest.raises(LitebertError, match="LB-430"):
-        kind.family.measures(unlabelled, baseline)
+        kind.family.measures(unlabeled, baseline)
 
 
 # ---- learning from a teacher ---------------------------------------------------------
@@ -298,7 +296,7 @@ def test_a_teacher_of_another_task_is_refused(
     student: str, words_tokenizer: Tokenizer
 ) -> None:
     kind = KINDS[student]
-    teacher = trained(ONE_LABEL, LABELLED, words_tokenizer)
+    teacher = trained(ONE_LABEL, LABELED, words_tokenizer)
     with pytest.raises(LitebertError, match="LB-884"):
         add_teacher_logits(
             kind.family,

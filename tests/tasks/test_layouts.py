@@ -142,7 +142,7 @@ def test_a_dash_is_a_doubtful_label(dashes: Path) -> None:
 
 
 def test_rows_with_a_dash_are_omitted_on_request(dashes: Path) -> None:
-    dataset = table_dataset(dashes, dashes, skips_unlabelled=True)
+    dataset = table_dataset(dashes, dashes, skips_unlabeled=True)
     assert dataset.family.head.labels == ("entailment", "neutral")
     assert len(dataset.read(dashes, "train")) == 24
     assert "omitted 12 rows" in "\n".join(dataset.notes)

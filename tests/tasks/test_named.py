@@ -29,7 +29,7 @@ from litebert.tasks.named.glue import SUBMISSION_FILES, glue_zip
 
 # ---- GLUE: its files -----------------------------------------------------------------
 
-# official-behaviour 6.1: columns by number (labelled: texts, label; unlabelled: texts),
+# official-behaviour 6.1: columns by number (labeled: texts, label; unlabeled: texts),
 # and rows by split
 FILES = {
     "cola": ("CoLA", (3,), 1, (1,), {"train": 8_551, "dev": 1_043, "test": 1_063}),
@@ -65,16 +65,16 @@ def error_of(folder: Path, task: str, split: str = "train") -> LitebertError:
 
 def by_position(path: Path, task: str, split: str) -> Iterator[tuple[object, ...]]:
     """Read texts and label as the official reader counts columns."""
-    _, labelled, label, unlabelled, _ = FILES[task]
+    _, labeled, label, unlabeled, _ = FILES[task]
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
         rows = list(csv.reader(file, delimiter="\t", quotechar=None))
     for row in rows if task == "cola" and split != "test" else rows[1:]:
         if split == "test":
-            yield (*(row[column] for column in unlabelled), None)
+            yield (*(row[column] for column in unlabeled), None)
         else:
             value = row[label]
             yield (
-                *(row[column] for column in labelled),
+                *(row[column] for column in labeled),
                 (WORDS.index(value) if value in WORDS else float(value)),
             )
 

@@ -724,7 +724,7 @@ NAMED_CHOICES = {
 MARKS = "text,toxic,rude\n"
 IN_COLUMNS = {"columns": ["label=toxic,rude"]}
 SETS = {"problem": "multi-label"}
-SKIPS = {"skips_unlabelled": True}
+SKIPS = {"skips_unlabeled": True}
 TWO = jsonl([{"text": "a", "label": 0}, {"text": None, "label": 1}])
 OPTIONS = {"question": "What?", "options": ["ball", "map", "river"]}
 SIZE = {"columns": ["label=größe"]}
@@ -1093,13 +1093,13 @@ def test_the_smallest_group_is_held_out_if_each_has_too_many_rows() -> None:
 def test_a_text_with_two_labels_counts_for_the_first_by_name() -> None:
     others = [(str(number), "xy"[number % 2]) for number in range(80)]
     texts = [f"text {number}" for number in range(20)]
-    labelled_twice = []
-    labelled_x = []
+    labeled_twice = []
+    labeled_x = []
     for text in texts:
-        labelled_twice += [(text, "y"), (text, "x")]
-        labelled_x += [(text, "x"), (text, "x")]
-    is_drawn = draw_held_out(others + labelled_twice, 0.2)
-    expected = draw_held_out(others + labelled_x, 0.2)
+        labeled_twice += [(text, "y"), (text, "x")]
+        labeled_x += [(text, "x"), (text, "x")]
+    is_drawn = draw_held_out(others + labeled_twice, 0.2)
+    expected = draw_held_out(others + labeled_x, 0.2)
     assert is_drawn.tolist() == expected.tolist()
 
 

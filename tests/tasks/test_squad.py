@@ -466,8 +466,8 @@ def test_a_threshold_that_is_set_is_used(case: Threshold) -> None:
 
 @pytest.mark.parametrize(("null_score", "text"), [(-0.5, "Ada"), (0.5, "")])
 def test_without_labels_even_odds_decide(null_score: float, text: str) -> None:
-    unlabelled = [SpanExample("q", "Who?", "Ada left.")]
+    unlabeled = [SpanExample("q", "Who?", "Ada left.")]
     _, answers = _questions([(False, null_score)])
     averaged = spans.ConditionalSpanAnswering().averaged(answers)
-    (tuned,) = spans.tune_threshold(unlabelled, [averaged])
+    (tuned,) = spans.tune_threshold(unlabeled, [averaged])
     assert tuned.text == text

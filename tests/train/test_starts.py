@@ -93,8 +93,8 @@ def questions_with_answers() -> list[tuple[str, str]]:
     return rows
 
 
-LABELLED = ("premise", "hypothesis", "label")
-NEW_LABELLED = pairs_with_labels(96, 132)
+LABELED = ("premise", "hypothesis", "label")
+NEW_LABELED = pairs_with_labels(96, 132)
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "new.csv": texts_with_colors(24),
         "scored.csv": pairs_with_scores(0, 96),
         "new-scored.csv": pairs_with_scores(96, 144),
-        "labelled.csv": csv_text([LABELLED, *pairs_with_labels(0, 96)]),
-        "new-labelled.csv": csv_text([LABELLED, *NEW_LABELLED]),
+        "labeled.csv": csv_text([LABELED, *pairs_with_labels(0, 96)]),
+        "new-labeled.csv": csv_text([LABELED, *NEW_LABELED]),
         "answers.csv": csv_text([("question", "answer"), *questions_with_answers()]),
     }
     for name, table in tables.items():
@@ -345,19 +345,19 @@ def test_a_pair_is_read_as_its_head_was_trained_wherever_it_is_answered(
 ) -> None:
     run = tmp_path / "run"
     words = ("train.steps=4", f"model.pooling={reading}")
-    result = finetuned(configure("labelled.csv", "new-labelled.csv", *words), run)
+    result = finetuned(configure("labeled.csv", "new-labeled.csv", *words), run)
     accuracy = result.of_model.values["accuracy"]
-    evaluated = litebert.evaluate(run, data=start / "new-labelled.csv", quiet=True)
+    evaluated = litebert.evaluate(run, data=start / "new-labeled.csv", quiet=True)
     assert evaluated.measures["dev"]["accuracy"] == accuracy
 
-    firsts = [first for first, _, _ in NEW_LABELLED]
-    seconds = [second for _, second, _ in NEW_LABELLED]
+    firsts = [first for first, _, _ in NEW_LABELED]
+    seconds = [second for _, second, _ in NEW_LABELED]
     model = litebert.load(run)
     answers = model.classify(firsts, seconds)
     num_right = 0
-    for answer, (_, _, label) in zip(answers, NEW_LABELLED, strict=True):
+    for answer, (_, _, label) in zip(answers, NEW_LABELED, strict=True):
         num_right += answer.labels == (label,)
-    assert num_right / len(NEW_LABELLED) == pytest.approx(accuracy)
+    assert num_right / len(NEW_LABELED) == pytest.approx(accuracy)
 
     explanation = model.explain("classify", firsts[0], seconds[0])
     assert {word.part for word in explanation.words} == {"text", "pair"}
@@ -367,11 +367,11 @@ def test_a_pair_is_read_as_its_head_was_trained_wherever_it_is_answered(
     assert litebert.load(tmp_path / "again").classify(firsts, seconds) == answers
 
 
-def test_the_better_start_decides_how_labelled_pairs_are_read(
+def test_the_better_start_decides_how_labeled_pairs_are_read(
     tmp_path: Path, configure: Configure
 ) -> None:
     run = tmp_path / "run"
-    settings = configure("labelled.csv", "labelled.csv", "train.steps=1")
+    settings = configure("labeled.csv", "labeled.csv", "train.steps=1")
     note = prepare(settings, run).dataset.notes[-1]
     losses = re.findall(r"read (?:together|apart) ([0-9.]+)", note)
     together, apart = map(float, losses)
@@ -387,7 +387,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Pat
     """Train a model that reads two texts apart."""
     run = tmp_path_factory.mktemp("apart") / "run"
     words = ("train.steps=1", "model.pooling=apart")
-    finetuned(configure("labelled.csv", "labelled.csv", *words), run)
+    finetuned(configure("labeled.csv", "labeled.csv", *words), run)
     return run
 
 

@@ -51,7 +51,7 @@ def _work() -> PretrainingWork:
         masked_ids=ids[masked],
         sentence_labels=torch.tensor([0, 1, 0]),
         step_masked=4,
-        step_labelled=3,
+        step_labeled=3,
     )
 
 

@@ -77,7 +77,7 @@ Plan = Callable[..., Prepared]
 
 
 def pairs_of_sentences() -> str:
-    """Return a table of twelve pairs, labelled by whether they say the same."""
+    """Return a table of twelve pairs, labeled by whether they say the same."""
     rows = [("text", "second", "label")]
     for name in ("Anna", "Bert", "Clara"):
         for first, second, label in PAIRS_OF_VERBS:

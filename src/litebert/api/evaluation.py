@@ -27,7 +27,7 @@ from litebert.hub import locate
 from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.report.tables import Cell, Table
 from litebert.tasks.own.columns import ColumnChoices, column_words
-from litebert.tasks.own.layouts import is_labelled_table
+from litebert.tasks.own.layouts import is_labeled_table
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources
 
@@ -255,13 +255,13 @@ def _kind_of_models(
     head = read_head(locate(model))
     if head is None:
         return PRETRAINED
-    if data is not None and (isinstance(data, Frame) or is_labelled_table(data)):
+    if data is not None and (isinstance(data, Frame) or is_labeled_table(data)):
         return FINE_TUNED
     raise LitebertError(
         "LB-613",
         f"{model} is a fine-tuned model, but no file in it names its task",
         received=str(head),
-        expected="labelled rows of your own (--data FILE), or a named task and its data",
+        expected="labeled rows of your own (--data FILE), or a named task and its data",
         next=f"litebert evaluate {quote(model)} --task mrpc --data FOLDER",
     )
 

@@ -107,7 +107,7 @@ class Finetuned:
         progress: Callable[[int], None] | None = None,
     ) -> "Finetuned":
         """Open a run, one of its models, or a model folder with a task name or, for a
-        task of one's own, with `data`: labelled rows whose columns are guessed anew.
+        task of one's own, with `data`: labeled rows whose columns are guessed anew.
 
         `device` is where it computes; `precision` defaults to that of the run's
         training; `columns` replace the column roles that it was trained with.

@@ -185,17 +185,17 @@ def check_files(
         check.add_unsettled(table, error)
         return check.report()
 
-    check.add_split(table, reading, is_labelled=True)
+    check.add_split(table, reading, is_labeled=True)
     for path in others:
         try:
-            table = reading.open(path, is_labelled=False)
-            is_labelled = _has_answers(table, reading)
+            table = reading.open(path, is_labeled=False)
+            is_labeled = _has_answers(table, reading)
         except RequestError:
             raise
         except LitebertError as error:
             check.add_error("unusable file", str(path), error)
         else:
-            check.add_split(table, reading, is_labelled=is_labelled)
+            check.add_split(table, reading, is_labeled=is_labeled)
     return check.report()
 
 
@@ -290,13 +290,13 @@ class _Check:
             self.add_error("unusable file", table.source.name, error)
 
     def add_split(
-        self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool
+        self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labeled: bool
     ) -> None:
         """Check the examples of a file."""
         name = table.source.name
         family = reading.family
         is_train = not self.splits
-        made_of = partial(reading.example_of, table, is_labelled=is_labelled)
+        made_of = partial(reading.example_of, table, is_labeled=is_labeled)
         examples = self.usable_rows(table, made_of)
         rows = _Rows(self.findings, table, family, self.train)
         pieces = None
@@ -310,7 +310,7 @@ class _Check:
 
         # findings that need all rows; texts that belong together have no label
         learns_labels = "second" not in reading.learned
-        if rows.number and not rows.num_labelled and learns_labels:
+        if rows.number and not rows.num_labeled and learns_labels:
             self.findings.add("no labels", name, detail=name, times=rows.number)
         lengths = None
         if pieces is not None and pieces.sizes:
@@ -341,7 +341,7 @@ class _Check:
             share = count / rows.number
             if count < RARE:
                 self.findings.add("rare label", where, f"{label}: {count}")
-            elif share > MOST and rows.num_labelled == labels.total():
+            elif share > MOST and rows.num_labeled == labels.total():
                 self.findings.add(
                     "one label in most rows",
                     name,
@@ -466,7 +466,7 @@ class _Rows:
         # by the hash of their texts, then by their answer
         self._equal_rows: dict[int, dict[str | None, _EqualRows]] = {}
         self.number = 0
-        self.num_labelled = 0
+        self.num_labeled = 0
         self.labels = Counter[str]()
         self._first_of_label = dict[str, int]()
 
@@ -489,7 +489,7 @@ class _Rows:
         texts = self._family.texts(example)
         answer = self._family.expected(example)
         if answer is not None:
-            self.num_labelled += 1
+            self.num_labeled += 1
         for label in self._family.labels(example):
             self.labels[label] += 1
             self._first_of_label.setdefault(label, number)

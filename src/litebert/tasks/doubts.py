@@ -11,7 +11,7 @@ from typing import Any
 
 from litebert.errors import format_count
 from litebert.runs import AnswerRow
-from litebert.tasks.finetuning import LabelledSet, measures_of
+from litebert.tasks.finetuning import LabeledSet, measures_of
 from litebert.tasks.kinds.family import Family
 
 # Two standard errors of an accuracy. With up to 100 rows they are this large, and a set
@@ -20,12 +20,12 @@ FEW_ROWS = 0.1
 
 
 def baseline(
-    family: Family[Any, Any], train: Sequence[Any], held_out: Mapping[str, LabelledSet]
+    family: Family[Any, Any], train: Sequence[Any], held_out: Mapping[str, LabeledSet]
 ) -> dict[str, float]:
     """Measure answers that ignore the text, under the same names as an evaluation."""
     constant_answers = dict[str, Sequence[Any]]()
-    for split, labelled_set in held_out.items():
-        constant_answers[split] = family.constant(train, labelled_set.examples)
+    for split, labeled_set in held_out.items():
+        constant_answers[split] = family.constant(train, labeled_set.examples)
     return measures_of(family, held_out, constant_answers)
 
 

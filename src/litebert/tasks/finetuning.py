@@ -36,7 +36,7 @@ from litebert.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class LabelledSet:
+class LabeledSet:
     """Examples to evaluate on, with their features."""
 
     examples: Sequence[Any]
@@ -97,7 +97,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
     network: AlbertForTask
     family: Family[Example, Answer]
     features: Sequence[Feature]
-    held_out: Mapping[str, LabelledSet]
+    held_out: Mapping[str, LabeledSet]
     train: TrainConfig
     teacher: TeacherConfig | None = None
     world: World = ALONE
@@ -219,7 +219,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
 
 def measures_of(
     family: Family[Any, Any],
-    held_out: Mapping[str, LabelledSet],
+    held_out: Mapping[str, LabeledSet],
     answers: Mapping[str, Sequence[Any]],
 ) -> dict[str, float]:
     """Measure the answers to every set; if there are several sets, names begin with the

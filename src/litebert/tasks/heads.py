@@ -35,7 +35,7 @@ class PretrainingWork(MicroBatch):
     sentence_labels: Tensor | None  # (sequences,); None without a sentence objective
     # totals of the step in all processes: masked tokens, and sequences with a label
     step_masked: int
-    step_labelled: int
+    step_labeled: int
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def sentence_order_objective(logits: Tensor, work: PretrainingWork) -> Loss | No
     # selecting rows by a mask would make the host wait for a GPU
     loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL)
     return Loss(
-        loss / max(1, work.step_labelled),
+        loss / max(1, work.step_labeled),
         stack_sums(loss, count_right(logits, labels), (labels != NO_LABEL).sum()),
     )
 

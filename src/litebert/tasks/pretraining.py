@@ -224,7 +224,7 @@ def micro_batches(
             masked_ids=on_device(batch.masked_ids[masked]),
             sentence_labels=sentence_labels,
             step_masked=step_masked,
-            step_labelled=step_labeled,
+            step_labeled=step_labeled,
         )
 
 

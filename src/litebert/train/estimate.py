@@ -262,7 +262,7 @@ def _made_up(
         masked_ids=device.copy(ids[masked]),
         sentence_labels=device.copy(torch.zeros(num_sequences, dtype=torch.int64)),
         step_masked=len(masked),
-        step_labelled=num_sequences,
+        step_labeled=num_sequences,
     )
 
 

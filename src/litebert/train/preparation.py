@@ -35,7 +35,7 @@ from litebert.tasks.doubts import baseline
 from litebert.tasks.finetuning import (
     Finetuning,
     FinetuningWork,
-    LabelledSet,
+    LabeledSet,
     add_teacher_logits,
 )
 from litebert.tasks.kinds.family import Dataset, Example, Family, Feature
@@ -61,7 +61,7 @@ class Prepared:
     dataset: Dataset[Any, Any]  # with the head that will be trained
     start: ModelFolder  # without its weights
     features: list[Feature]  # to train on
-    held_out: Mapping[str, LabelledSet]  # by split
+    held_out: Mapping[str, LabeledSet]  # by split
     baseline: dict[str, float]  # measures of answers that ignore the text
     data: dict[str, JsonValue]  # what the run depends on, for run.json
     fits_head: bool  # whether the head starts from a regression on the vectors
@@ -168,10 +168,10 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     require_features(features, dataset.name, data)
     # Said before the training: a text that the vocabulary cannot read teaches little.
     notes = vocabulary_doubts(family, tokenizer, examples, features)
-    held_out = dict[str, LabelledSet]()
+    held_out = dict[str, LabeledSet]()
     for split in dataset.dev_splits:
-        labelled = dataset.read(data, split)
-        held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
+        labeled = dataset.read(data, split)
+        held_out[split] = LabeledSet(labeled, encode(labeled, training=False))
 
     # ---- what must be the same when the run is resumed
     teacher = _find_teacher(config)
@@ -194,7 +194,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         folder,
         hidden_size=shape.hidden_size,
         num_features=len(features),
-        num_held_out=sum(len(labelled.features) for labelled in held_out.values()),
+        num_held_out=sum(len(labeled.features) for labeled in held_out.values()),
         reading=reading,
         fits_head=fits_head,
         trains_vectors=family.starts_trained,
@@ -255,7 +255,7 @@ def _describe_models(
 def _describe_examples(
     examples: Sequence[Any],
     features: Sequence[Feature],
-    held_out: Mapping[str, LabelledSet],
+    held_out: Mapping[str, LabeledSet],
 ) -> dict[str, JsonValue]:
     """Return the numbers and hashes of the examples, for run.json: a run resumes only
     with the same.
@@ -265,9 +265,9 @@ def _describe_examples(
         "training examples": len({feature.example for feature in features}),
         "train hash": _hash_examples(examples),
     }
-    for split, labelled_set in held_out.items():
-        facts[f"{split} examples"] = len(labelled_set.examples)
-        facts[f"{split} hash"] = _hash_examples(labelled_set.examples)
+    for split, labeled_set in held_out.items():
+        facts[f"{split} examples"] = len(labeled_set.examples)
+        facts[f"{split} hash"] = _hash_examples(labeled_set.examples)
     return facts
 
 

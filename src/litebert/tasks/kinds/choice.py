@@ -294,7 +294,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         return MultipleChoice(num_choices=len(self.labels))
 
     def example(
-        self, id: str, row: Row, place: str, *, is_labelled: bool
+        self, id: str, row: Row, place: str, *, is_labeled: bool
     ) -> ChoiceExample:
         texts, names = _choices(row, self.columns)
         if not 2 <= len(texts) <= len(self.labels):
@@ -307,7 +307,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
             )
         question = self.text(row, "question", place)
         context = self.text(row, "context", place)
-        if not is_labelled:
+        if not is_labeled:
             return ChoiceExample(id, context, question, texts)
         label = label_of(self.columns.cell(row, "label")) or ""
         usual = self.labels[: len(texts)]

@@ -232,11 +232,11 @@ class MatchRows(RowReading[TextExample, VectorPair]):
         return Matches(HeadConfig(kind=Matches.heads[0]))
 
     def example(
-        self, id: str, row: Row, place: str, *, is_labelled: bool
+        self, id: str, row: Row, place: str, *, is_labeled: bool
     ) -> TextExample:
         cells = {name: _first_of(row.get(name)) for name in self.columns.all("second")}
         second = self.text(cells, "second", place)
-        if is_labelled and not second:
+        if is_labeled and not second:
             # raises: the row has nothing to learn
             self.label_index(None, place)
         return TextExample(id, self.text(row, "text", place), second)

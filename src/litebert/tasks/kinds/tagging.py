@@ -375,13 +375,11 @@ class WordRows(RowReading[TagExample, TagAnswer]):
         )
         return TokenClassification(head)
 
-    def example(
-        self, id: str, row: Row, place: str, *, is_labelled: bool
-    ) -> TagExample:
+    def example(self, id: str, row: Row, place: str, *, is_labeled: bool) -> TagExample:
         cell = self.columns.cell(row, "tokens")
         tag_cell = self.columns.cell(row, "tags")
-        if not is_labelled:
-            return TagExample(id, self._unlabelled_words(cell, tag_cell))
+        if not is_labeled:
+            return TagExample(id, self._unlabeled_words(cell, tag_cell))
         words = _words_in(cell)
         tags: Sequence[str | None] = list(map(label_of, members_of(tag_cell)))
         spans = spans_of(tag_cell) if isinstance(cell, str) else None
@@ -401,7 +399,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
         labels = tuple(self.label_index(tag, place) for tag in tags)
         return TagExample(id, tuple(words), labels)
 
-    def _unlabelled_words(self, cell: object, tag_cell: object) -> tuple[str, ...]:
+    def _unlabeled_words(self, cell: object, tag_cell: object) -> tuple[str, ...]:
         """Return the words to be tagged, from a list or from a text."""
         if not self._is_plain_text(cell, tag_cell):
             return tuple(_words_in(cell))

@@ -69,7 +69,7 @@ class TextRows(RowReading[TextExample, Scores]):
         for label in column.single:
             if label.lower() in NO_LABEL and label not in training.labels:
                 doubtful.add(label)
-        if training.skips_unlabelled:
+        if training.skips_unlabeled:
             for label in doubtful:
                 del column.single[label]
 
@@ -123,14 +123,14 @@ class TextRows(RowReading[TextExample, Scores]):
         return self.kind(head, reads_windows=True)
 
     def example(
-        self, id: str, row: Row, place: str, *, is_labelled: bool
+        self, id: str, row: Row, place: str, *, is_labeled: bool
     ) -> TextExample:
         first = self.text(row, "text", place)
         second = None
         if self.columns.all("second"):
             second = self.text(row, "second", place)
         label = None
-        if is_labelled:
+        if is_labeled:
             label = self.kind.read_label(self, row, place)
         return TextExample(id, first, second, label)
 

@@ -63,7 +63,7 @@ def open_dataset(
             columns=data.columns,
             problem=data.problem,
             labels=data.labels,
-            skips_unlabelled=data.missing_labels == "skip",
+            skips_unlabeled=data.missing_labels == "skip",
             settled=settled,
         )
     return replace(dataset, family=with_settings(dataset.family, task))

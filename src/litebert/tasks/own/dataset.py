@@ -37,7 +37,7 @@ def table_dataset(
     columns: Sequence[str] = (),
     problem: str | None = None,
     labels: tuple[str, ...] = (),
-    skips_unlabelled: bool = False,
+    skips_unlabeled: bool = False,
     settled: Mapping[str, Any] | None = None,
 ) -> Dataset[Any, Any]:
     """Set up a data set from files, reading `train` once for its labels.
@@ -46,7 +46,7 @@ def table_dataset(
     its columns, and `train` may be gone. What is evaluated on: `dev`; or the rows that
     a column of `train` names; or the share `held_out` of `train`, the same share of
     each label. These rows are chosen by a hash of their texts, so that equal ones stay
-    together and the order of rows does not matter. With `skips_unlabelled`, rows
+    together and the order of rows does not matter. With `skips_unlabeled`, rows
     without a label are omitted and counted in the notes. For any other file, `read`
     returns all rows: with labels as "train" or "dev", without as "test".
     """
@@ -57,7 +57,7 @@ def table_dataset(
         recorded = list(settled["columns"])
         has_other_columns = recorded != list(reading.columns.words())
     else:
-        choices = Choices(columns, problem, labels, skips_unlabelled)
+        choices = Choices(columns, problem, labels, skips_unlabeled)
         reading, notes = settle(choices.open(train), choices)
         train_hash = hash_table(train)
         has_other_columns = False
@@ -66,7 +66,7 @@ def table_dataset(
         train,
         dev,
         held_out=held_out,
-        skips_unlabelled=skips_unlabelled,
+        skips_unlabeled=skips_unlabeled,
         train_hash=train_hash,
         has_other_columns=has_other_columns,
     )
@@ -128,7 +128,7 @@ class OwnFiles:
     train: Path
     dev: Path | None
     held_out: float  # the share of the rows of `train`, without `dev`
-    skips_unlabelled: bool
+    skips_unlabeled: bool
     train_hash: str | None  # of the training file as it was; None if it is unknown
     has_other_columns: bool  # than those that were trained on
 
@@ -143,12 +143,12 @@ class OwnFiles:
 
     def omissions(self) -> Iterator[str]:
         """Yield a note on each file whose rows without a label are omitted."""
-        if not self.skips_unlabelled:
+        if not self.skips_unlabeled:
             return
         for path in (self.train, self.dev):
             if path is None:
                 continue
-            table = self.reading.open(path, is_labelled=True)
+            table = self.reading.open(path, is_labeled=True)
             number = sum(self.reading.lacks_label(row) for _, row in table.rows())
             rows = format_count(number, "row")
             yield f"{path.name}: omitted {rows} without a label"
@@ -159,13 +159,13 @@ class OwnFiles:
         """
         _require_split(split)
         if split == "test" or not _is_train(path, self.train, self.train_hash):
-            return self._examples(path, is_labelled=split != "test")
+            return self._examples(path, is_labeled=split != "test")
         if split == "dev" and self.dev is not None:
-            return self._examples(self.dev, is_labelled=True)
+            return self._examples(self.dev, is_labeled=True)
         if self.reading.columns.all("split"):
             splits = self._splits_in(path, split)
-            return self._examples(path, is_labelled=True, splits=splits)
-        examples = self._examples(path, is_labelled=True)
+            return self._examples(path, is_labeled=True, splits=splits)
+        examples = self._examples(path, is_labeled=True)
         if self.dev is not None:
             return examples
         return self._divide(path, examples, split)
@@ -190,27 +190,27 @@ class OwnFiles:
         """
         if split == "train":
             return ("train",)
-        table = self.reading.open(path, is_labelled=True)
+        table = self.reading.open(path, is_labeled=True)
         counts = count_splits(table, self.reading.columns)
         return ("dev",) if counts["dev"] else ("test",)
 
     def _examples(
-        self, path: Path, *, is_labelled: bool, splits: Collection[str] | None = None
+        self, path: Path, *, is_labeled: bool, splits: Collection[str] | None = None
     ) -> list[Any]:
         """Return the examples of a file, or only of rows that belong to `splits`."""
         reading = self.reading
-        table = reading.open(path, is_labelled=is_labelled)
+        table = reading.open(path, is_labeled=is_labeled)
         if path != self.train:
             note_encoding(table.source)
         numbers = list[int]()
         examples = list[Any]()
         for number, row in table.rows():
-            if is_labelled and self.skips_unlabelled and reading.lacks_label(row):
+            if is_labeled and self.skips_unlabeled and reading.lacks_label(row):
                 continue
             split = split_of(reading.columns.cell(row, "split"))
             if splits is not None and split not in splits:
                 continue
-            example = reading.example_of(table, number, row, is_labelled=is_labelled)
+            example = reading.example_of(table, number, row, is_labeled=is_labeled)
             numbers.append(number)
             examples.append(example)
         if len({example.id for example in examples}) == len(examples):

@@ -30,7 +30,7 @@ from litebert.reading.words import scan_words
 from litebert.tasks.own.columns import is_usual_name
 from litebert.tasks.own.delimited import are_delimited, open_delimited, open_sheet
 from litebert.tasks.own.folders import TextFolder, find_folder
-from litebert.tasks.own.labelled_lines import MARK, are_labelled, scan_labelled
+from litebert.tasks.own.labeled_lines import MARK, are_labeled, scan_labeled
 from litebert.tasks.own.sentences import join_words
 from litebert.tasks.own.table import Opening, TableFile
 
@@ -85,7 +85,7 @@ def find_table(path: str | Path) -> Source:
     return find_input(str(path), (*SUFFIXES, *PLAIN))
 
 
-def is_labelled_table(path: str | Path) -> bool:
+def is_labeled_table(path: str | Path) -> bool:
     """Return whether a path is a file, or a folder of texts with labels or entities."""
     if Path(path).is_file():
         return True
@@ -245,9 +245,9 @@ def _with_keys(table: TableFile) -> TableFile:
 # ---- texts with labels before them, and folders of texts -----------------------------
 
 
-def _open_labelled(opening: Opening, _: bool | None) -> TableFile:
+def _open_labeled(opening: Opening, _: bool | None) -> TableFile:
     has_marks = MARK in opening.lines[0]
-    scan = partial(scan_labelled, opening.source, has_marks=has_marks)
+    scan = partial(scan_labeled, opening.source, has_marks=has_marks)
     return TableFile(opening.source, "labels before texts", ("label", "text"), scan)
 
 
@@ -283,9 +283,9 @@ LAYOUTS: Sequence[Layout] = (
     Layout(
         "a label before each text, as in fastText",
         (),
-        _open_labelled,
+        _open_labeled,
         possible=PLAIN,
-        recognizes=are_labelled,
+        recognizes=are_labeled,
     ),
     Layout(
         "cells between delimiters",

@@ -52,7 +52,7 @@ class TrainingRows:
     columns: Columns
     problem: str | None = None  # the kind of task; None: it follows from the labels
     labels: tuple[str, ...] = ()  # in the user's order; (): sorted
-    skips_unlabelled: bool = False
+    skips_unlabeled: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class RowReading(ABC, Generic[Example, Answer]):
         """The kind of task, with its labels."""
 
     @abstractmethod
-    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Example:
+    def example(self, id: str, row: Row, place: str, *, is_labeled: bool) -> Example:
         """Turn a row into an example; errors name its place."""
 
     def group(self, example: Example) -> tuple[str, str]:
@@ -115,9 +115,9 @@ class RowReading(ABC, Generic[Example, Answer]):
         """Return whether a row has no label to learn."""
         return not members_of(self.columns.cell(row, self.learned[0]))
 
-    def open(self, path: Path, *, is_labelled: bool) -> TableFile:
+    def open(self, path: Path, *, is_labeled: bool) -> TableFile:
         """Open a file with the same columns, or with columns that are called like their
-        roles; columns of labels are required only with `is_labelled`.
+        roles; columns of labels are required only with `is_labeled`.
         """
         opened = open_table(
             path,
@@ -127,7 +127,7 @@ class RowReading(ABC, Generic[Example, Answer]):
         table = opened.renamed(self._columns_by_role(opened.columns))
         optional = ("id", "sentence", *OF_ALL_KINDS)
         self._require_names_in(table, path)
-        if is_labelled:
+        if is_labeled:
             self._require_labels_in(table, path)
         else:
             optional += self.learned
@@ -193,7 +193,7 @@ class RowReading(ABC, Generic[Example, Answer]):
             )
 
     def example_of(
-        self, table: TableFile, number: int, row: Row, *, is_labelled: bool
+        self, table: TableFile, number: int, row: Row, *, is_labeled: bool
     ) -> Example:
         """Turn a row of a table into an example; its id is in the id column, or in one
         that is called id, or else its number.
@@ -203,7 +203,7 @@ class RowReading(ABC, Generic[Example, Answer]):
             cell = row.get("id")
         id_ = name_of(cell) or str(number)
         place = table.source.place(number)
-        return self.example(id_, row, place, is_labelled=is_labelled)
+        return self.example(id_, row, place, is_labeled=is_labeled)
 
     def text(self, row: Row, role: Role, place: str) -> str:
         """Return the text of a role, "" if the row has none."""

@@ -81,7 +81,7 @@ class Choices:
     columns: Sequence[str] = ()  # assignments such as text=review or header=no
     problem: str | None = None
     labels: tuple[str, ...] = ()  # in an order of the user's
-    skips_unlabelled: bool = False
+    skips_unlabeled: bool = False
 
     def open(self, path: Path) -> TableFile:
         """Open a training file."""
@@ -114,7 +114,7 @@ def settle(table: TableFile, choices: Choices) -> tuple[AnyReading, list[str]]:
         columns,
         choices.problem,
         choices.labels,
-        choices.skips_unlabelled,
+        choices.skips_unlabeled,
     )
     reading, about_labels = kind.settle(training)
     assignments = " ".join(columns.words())

@@ -72,14 +72,14 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         return ConditionalSpanAnswering() if self.labels else SpanAnswering()
 
     def example(
-        self, id: str, row: Row, place: str, *, is_labelled: bool
+        self, id: str, row: Row, place: str, *, is_labeled: bool
     ) -> SpanExample:
         """Turn a row into an example; an empty list of answers means that the question
         has no answer.
         """
         question = self.text(row, "question", place)
         context = self.text(row, "context", place)
-        if not is_labelled:
+        if not is_labeled:
             return SpanExample(id, question, context, None)
         located = list[tuple[str, float | None]]()
         for text, start in _answers(row, self.columns):

@@ -18,7 +18,7 @@ _MOST_CODES = 100
 _FEWEST_LINES = 8
 
 
-def are_labelled(lines: Sequence[str]) -> bool:
+def are_labeled(lines: Sequence[str]) -> bool:
     """Return whether lines have labels as fastText writes them, or begin with one of a
     few codes.
     """
@@ -41,7 +41,7 @@ def _have_codes(lines: Sequence[str]) -> bool:
     return 1 < len(codes) <= most
 
 
-def scan_labelled(source: Source, *, has_marks: bool) -> Iterator[Scanned]:
+def scan_labeled(source: Source, *, has_marks: bool) -> Iterator[Scanned]:
     """Yield each line that is not blank as a text and its label, or a list of labels;
     like fastText, take a marked label anywhere in a line.
     """
