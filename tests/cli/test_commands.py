@@ -64,7 +64,7 @@ def test_control_labels_that_are_not_escaped_steer_the_terminal(
 def test_control_without_the_boundary_a_mistake_is_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("litebert.cli.as_litebert_error", lambda _: None)
+    monkeypatch.setattr("litebert.cli.as_litebert_error", lambda *_, **__: None)
     with pytest.raises((LitebertError, OSError)):
         litebert("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
 
