@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Item = TypeVar("Item")
+_SHOWN_RESULTS = 20  # of a list of answers, in a notebook
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,11 @@ class Results(tuple[Item, ...]):
 
     def __repr__(self) -> str:
         lines = [f"Results of {len(self):,}:"]
-        lines += [f"  {item!r}" for item in self[:20]]
-        if len(self) > 20:
-            lines.append(f"  ... and {len(self) - 20:,} more")
+        for item in self[:_SHOWN_RESULTS]:
+            lines.append(f"  {item!r}")
+        num_more = len(self) - _SHOWN_RESULTS
+        if num_more > 0:
+            lines.append(f"  ... and {num_more:,} more")
         return "\n".join(lines)
 
     def to_pandas(self) -> "DataFrame":
@@ -81,7 +84,7 @@ class Results(tuple[Item, ...]):
     def _repr_html_(self) -> str | None:
         if find_spec("pandas") is None:
             return None
-        return str(self[:20].to_pandas().to_html(max_rows=20))
+        return str(self[:_SHOWN_RESULTS].to_pandas().to_html(max_rows=_SHOWN_RESULTS))
 
 
 class Tabular:
@@ -325,11 +328,13 @@ class Explanation(Tabular):
     words: tuple[WordAttribution, ...]
 
     def __repr__(self) -> str:
-        scores = f"{self.kind} {self.score:.3f}, {self.blank:.3f} blank"
-        lines = [f"{self.verb}: {self.answer} ({scores})"]
+        score = f"{self.kind} {self.score:.3f}"
+        blank = f"{self.blank:.3f} blank"
+        lines = [f"{self.verb}: {self.answer} ({score}, {blank})"]
         for word, share in self._shares():
+            amount = f"{word.attribution:+8.3f}"
             bar = "█" * round(12 * share)
-            lines.append(f"  {word.attribution:+8.3f}  {bar:<12}  {word.word}")
+            lines.append(f"  {amount}  {bar:<12}  {word.word}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

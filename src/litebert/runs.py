@@ -499,10 +499,12 @@ class RunFolder:
 
     def model_command(self, words: str) -> str:
         """Return a command that uses the model, with the plug-ins that it needs."""
-        model = quote(str(self.folder / "model"))
         needed = self.config.get("litebert_plugins")
-        names = needed if isinstance(needed, list) else []
-        files = [self.file.plugins.get(str(name), f"{name}.py") for name in names]
+        files = list[str]()
+        if isinstance(needed, list):
+            for name in map(str, needed):
+                files.append(self.file.plugins.get(name, f"{name}.py"))
+        model = quote(str(self.folder / "model"))
         return with_plugins(f"litebert {words} --model {model}", files)
 
     def require_plugins(self) -> None:

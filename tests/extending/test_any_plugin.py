@@ -174,7 +174,9 @@ def test_a_plug_in_is_the_file_that_was_named(page: Callable[[str], Path]) -> No
 def test_a_module_may_add_its_own_name_again(page: Callable[[str], Path]) -> None:
     """As a cell of a notebook does that is run again."""
     load_plugin(str(page("optimizer")))
-    exec('OPTIMIZERS.add("lion", Lion)', sys.modules["lion"].__dict__)
+    lion = sys.modules["lion"]
+    exec("class Lion(Lion):\n    pass\nOPTIMIZERS.add('lion', Lion)", lion.__dict__)
+    assert OPTIMIZERS["lion"] is lion.Lion
 
 
 def test_a_name_belongs_to_the_module_that_added_it(

@@ -59,7 +59,8 @@ def test_a_prediction_answers_every_row_of_the_test_set() -> None:
 
 def test_a_model_of_the_task_needs_no_plug_in(plugin: Path) -> None:
     forget(plugin)
-    litebert.load("runs/boolq/model").classify("is it", "a cat")
+    answer = litebert.load("runs/boolq/model").classify("is it", "a cat")
+    assert len(answer.labels) == 1
 
 
 def test_an_evaluation_needs_the_plug_in(

@@ -126,9 +126,11 @@ class Run(on_disk.RunFolder):
     def __repr__(self) -> str:
         if self.plan is not None:
             return self.plan.text
-        state = "finished" if self.is_finished else "not finished"
-        several = f", {format_count(len(self.seeds), 'seed')}" if self.seeds else ""
-        return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
+        facts: list[str] = [self.kind]
+        if self.seeds:
+            facts.append(format_count(len(self.seeds), "seed"))
+        facts.append("finished" if self.is_finished else "not finished")
+        return f"Run({str(self.folder)!r}: {', '.join(facts)})"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self) or repr(self))}</pre>"

@@ -116,11 +116,13 @@ def _glue_row(task: str, run: RunFolder) -> tuple[Cell, ...]:
     results = results_of(run)
     measure = results[0].key_measure
     last, best = medians(results)
-    row = (task, measure, _rounded(task, last), _rounded(task, best), len(results))
+    measured = (_rounded(task, last), _rounded(task, best), len(results))
+    cited: tuple[Cell, ...] = (None, None, None)
     score = _cited_score(task, run, measure)
-    if score is None:
-        return (*row, None, None, None)
-    return (*row, score.percent, score.model, f"{score.table}, row {score.row}")
+    if score is not None:
+        source = f"{score.table}, row {score.row}"
+        cited = (score.percent, score.model, source)
+    return (task, measure, *measured, *cited)
 
 
 def _rounded(task: str, value: float | None) -> float | None:

@@ -107,19 +107,22 @@ class SplitReport:
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {format_count(self.num_rows, 'row')}"]
-        total = sum(self.labels.values())
-        if total:
-            ranked = sorted(self.labels.items(), key=lambda item: -item[1])
-            shown = list[str]()
-            for label, count in ranked[:_SHOWN_LABELS]:
-                shown.append(f"{label} ({count:,}, {count / total:.1%})")
-            num_more = len(ranked) - len(shown)
-            if num_more:
-                shown.append(f"and {num_more} more")
-            lines.append(f"  {', '.join(shown)}")
+        if any(self.labels.values()):
+            lines.append(f"  {self._common_labels()}")
         if self.lengths is not None:
             lines.append(f"  {self._lengths_in_words(self.lengths)}")
         return "\n".join(map(escape_breaks, lines))
+
+    def _common_labels(self) -> str:
+        total = sum(self.labels.values())
+        ranked = sorted(self.labels.items(), key=lambda item: -item[1])
+        shown = list[str]()
+        for label, count in ranked[:_SHOWN_LABELS]:
+            shown.append(f"{label} ({count:,}, {count / total:.1%})")
+        num_more = len(ranked) - len(shown)
+        if num_more:
+            shown.append(f"and {num_more} more")
+        return ", ".join(shown)
 
     def _lengths_in_words(self, lengths: LengthReport) -> str:
         share_too_long = lengths.num_too_long / self.num_rows
