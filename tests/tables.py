@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from litebert.tasks.own.dataset import table_dataset
+from litebert.tasks.tables.dataset import table_dataset
 
 # the fixture `write`: a name and a content become a file
 Write = Callable[[str, bytes | str], Path]

@@ -12,7 +12,7 @@ import litebert
 from litebert.api.frames import as_file
 from litebert.api.training import data_check
 from litebert.errors import LitebertError
-from litebert.tasks.own.dataset import table_dataset
+from litebert.tasks.tables.dataset import table_dataset
 
 TEXTS = [f"a {word} film, number {n}" for n in range(12) for word in ("fine", "dull")]
 FRAME = pd.DataFrame(
@@ -87,7 +87,7 @@ def test_cells_of_a_frame_are_those_of_a_file() -> None:
 
 
 def table_dataset_rows(path: Path) -> list[tuple[int, Any]]:
-    from litebert.tasks.own.layouts import open_table
+    from litebert.tasks.tables.layouts import open_table
 
     return list(open_table(path).rows())
 

@@ -14,7 +14,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.reading import parquet
 from litebert.reading.parquet import read_parquet
 from litebert.reading.source import find_input
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.tables.layouts import open_table
 from tests.memory import run_in_child
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from litebert.errors import LitebertError
 from litebert.reading.encoding import find_encoding
-from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.tables.dataset import table_dataset
+from litebert.tasks.tables.layouts import open_table
 from tests.tables import REVIEWS, Write, jsonl, read_pairs
 
 # ---- which encoding a text has -------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.tasks.own.dataset import table_dataset
+from litebert.tasks.tables.dataset import table_dataset
 from tests.tables import Write, csv_text, jsonl
 
 TEXT = "Anna left New York, Ms. Brown"

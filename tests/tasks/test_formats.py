@@ -14,8 +14,8 @@ import pytest
 import litebert
 from litebert.api.training import data_check
 from litebert.errors import LitebertError
-from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import FOLDER, LAYOUTS, SUFFIXES, open_table
+from litebert.tasks.tables.dataset import table_dataset
+from litebert.tasks.tables.layouts import FOLDER, LAYOUTS, SUFFIXES, open_table
 from tests.conftest import ROOT
 from tests.tables import REVIEWS, Write, read_pairs
 

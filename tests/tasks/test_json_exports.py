@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from litebert.tasks.own.dataset import table_dataset
+from litebert.tasks.tables.dataset import table_dataset
 from tests.tables import Write, jsonl, read_pairs
 
 TEXTS: list[str] = []

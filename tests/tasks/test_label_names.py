@@ -5,7 +5,7 @@ import pytest
 from litebert.errors import LitebertError
 from litebert.metrics import tagging_measures
 from litebert.tasks.check import check_files
-from litebert.tasks.own.dataset import table_dataset
+from litebert.tasks.tables.dataset import table_dataset
 from tests.tables import Write, csv_text, jsonl
 
 # ---- tags ----------------------------------------------------------------------------

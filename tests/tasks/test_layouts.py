@@ -10,8 +10,8 @@ import pytest
 from litebert.errors import LitebertError
 from litebert.tasks.check import check_files
 from litebert.tasks.kinds.spans import locate_answer
-from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.tables.dataset import table_dataset
+from litebert.tasks.tables.layouts import open_table
 from tests.tables import Write, jsonl
 
 

@@ -11,7 +11,7 @@ from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.tasks.kinds.matches import SHARPNESS, Matches, VectorPair
 from litebert.tasks.kinds.text import TextExample
-from litebert.tasks.own.dataset import table_dataset
+from litebert.tasks.tables.dataset import table_dataset
 from tests.tables import Write, csv_text
 
 FAMILY = Matches(HeadConfig(kind="text-vectors"))

@@ -26,20 +26,20 @@ from litebert.tasks.kinds.tagging import TagExample
 from litebert.tasks.kinds.text import Scores, TextExample
 from litebert.tasks.kinds.text_rows import TextRows
 from litebert.tasks.named import open_dataset
-from litebert.tasks.own.cells import (
+from litebert.tasks.tables.cells import (
     label_of,
     list_of,
     number_of,
     text_of,
 )
-from litebert.tasks.own.columns import Columns, chosen_columns
-from litebert.tasks.own.dataset import require_same_data, table_dataset
-from litebert.tasks.own.delimited import guess_dialect, guess_header
-from litebert.tasks.own.held_out import draw_held_out
-from litebert.tasks.own.layouts import open_table
-from litebert.tasks.own.rows import TrainingRows, guess_columns
-from litebert.tasks.own.settling import problems
-from litebert.tasks.own.table import TableFile
+from litebert.tasks.tables.columns import Columns, chosen_columns
+from litebert.tasks.tables.dataset import require_same_data, table_dataset
+from litebert.tasks.tables.delimited import guess_dialect, guess_header
+from litebert.tasks.tables.held_out import draw_held_out
+from litebert.tasks.tables.layouts import open_table
+from litebert.tasks.tables.rows import TrainingRows, guess_columns
+from litebert.tasks.tables.settling import problems
+from litebert.tasks.tables.table import TableFile
 from tests.tables import Write, jsonl
 
 STORY = "Anna took a red ball to the river in the morning."

@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.tables.dataset import table_dataset
+from litebert.tasks.tables.layouts import open_table
 from tests.tables import REVIEWS, Write, read_pairs
 
 pytest.importorskip("python_calamine")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.tables.dataset import table_dataset
+from litebert.tasks.tables.layouts import open_table
 from tests.tables import Write, csv_text, read_pairs
 
 Cells = Sequence[object]

@@ -5,8 +5,8 @@ import pytest
 from litebert.config import Splitting
 from litebert.errors import LitebertError
 from litebert.tasks.kinds.splitting import divide
-from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.tables.dataset import table_dataset
+from litebert.tasks.tables.layouts import open_table
 from tests.tables import Write, jsonl
 
 SENTENCES = [

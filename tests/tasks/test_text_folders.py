@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import LitebertError
-from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import hash_table, open_table
+from litebert.tasks.tables.dataset import table_dataset
+from litebert.tasks.tables.layouts import hash_table, open_table
 from tests.tables import REVIEWS, Write, read_pairs
 
 

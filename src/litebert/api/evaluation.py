@@ -26,8 +26,8 @@ from litebert.errors import LitebertError, RequestError, format_count, say
 from litebert.hub import locate
 from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.report.tables import Cell, Table
-from litebert.tasks.own.columns import ColumnChoices, column_words
-from litebert.tasks.own.layouts import is_labeled_table
+from litebert.tasks.tables.columns import ColumnChoices, column_words
+from litebert.tasks.tables.layouts import is_labeled_table
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources
 
@@ -472,7 +472,7 @@ def _sequences_of(
 
     The sequences and masks are the same for every model with the same vocabulary.
     """
-    from litebert.tasks.own.columns import chosen_columns
+    from litebert.tasks.tables.columns import chosen_columns
 
     words = list[str]()
     for name in columns:

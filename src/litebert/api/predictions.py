@@ -13,7 +13,7 @@ from litebert.api.settings import Quiet, checked, paths, progress
 from litebert.config import DeviceName
 from litebert.errors import LitebertError, format_count
 from litebert.files import require_new, staged_folder, write_text
-from litebert.tasks.own.columns import column_words
+from litebert.tasks.tables.columns import column_words
 
 # whatever needs torch is imported where it is used: `litebert predict --help` loads none
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ from litebert.reading.source import Source, find_texts, is_url
 from litebert.runs import claim, is_run, require_distinct, require_run_folder
 from litebert.settings import Resolved, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files
-from litebert.tasks.own.columns import ColumnChoices, column_words
-from litebert.tasks.own.table import OWN
+from litebert.tasks.tables.columns import ColumnChoices, column_words
+from litebert.tasks.tables.table import OWN
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.text import Normalizer
 

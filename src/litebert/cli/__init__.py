@@ -319,7 +319,7 @@ def _advise_on_option(error: click.NoSuchOption, advice: str) -> str:
     """
     from litebert.config import FinetuneConfig, PretrainConfig
     from litebert.settings import fields_of
-    from litebert.tasks.own.columns import roles
+    from litebert.tasks.tables.columns import roles
 
     schemas: dict[str | None, type[PretrainConfig] | type[FinetuneConfig]] = {
         "pretrain": PretrainConfig,

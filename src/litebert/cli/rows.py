@@ -13,12 +13,18 @@ from litebert.errors import LitebertError, RequestError
 from litebert.inference.verb import Row
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
-from litebert.tasks.own.cells import text_of
-from litebert.tasks.own.columns import HEADERS, NAMES, SYNONYMS, Columns, normalize_name
-from litebert.tasks.own.folders import find_folder
-from litebert.tasks.own.guess import ColumnGuess
-from litebert.tasks.own.layouts import DELIMITED, SUFFIXES, note_encoding, open_table
-from litebert.tasks.own.table import TableFile
+from litebert.tasks.tables.cells import text_of
+from litebert.tasks.tables.columns import (
+    HEADERS,
+    NAMES,
+    SYNONYMS,
+    Columns,
+    normalize_name,
+)
+from litebert.tasks.tables.folders import find_folder
+from litebert.tasks.tables.guess import ColumnGuess
+from litebert.tasks.tables.layouts import DELIMITED, SUFFIXES, note_encoding, open_table
+from litebert.tasks.tables.table import TableFile
 
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
 """A row with its number, from 1; or the error that says why it has no text."""

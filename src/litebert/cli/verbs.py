@@ -52,7 +52,7 @@ from litebert.plugins import VERBS
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
 from litebert.runs import RunFolder
-from litebert.tasks.own.columns import chosen_columns
+from litebert.tasks.tables.columns import chosen_columns
 
 CHUNK = 256  # rows that are answered, and written, together
 MAX_OPTIONAL = 3  # columns that help names, such as those of choices

@@ -31,9 +31,9 @@ from litebert.settings import Schema, Setting, fields_of, resolve
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.named import open_dataset
-from litebert.tasks.own.dataset import require_same_data
-from litebert.tasks.own.settling import problems_of_head
-from litebert.tasks.own.table import OWN
+from litebert.tasks.tables.dataset import require_same_data
+from litebert.tasks.tables.settling import problems_of_head
+from litebert.tasks.tables.table import OWN
 from litebert.tokenizer import Tokenizer
 
 

@@ -16,8 +16,8 @@ from litebert.errors import LitebertError
 from litebert.inference.model import Model
 from litebert.metrics import count_nearer, regression_measures
 from litebert.reading.tables import Row
-from litebert.tasks.own.cells import number_of
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.tables.cells import number_of
+from litebert.tasks.tables.layouts import open_table
 
 BLIMP_COLUMNS = ("sentence_good", "sentence_bad", "UID", "field")
 # as STS-B and SICK name them

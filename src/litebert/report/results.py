@@ -10,7 +10,7 @@ from litebert.metrics import Spread
 from litebert.origins import DEFAULT
 from litebert.report.tables import format_share
 from litebert.runs import LogRow, Result, RunFolder
-from litebert.tasks.own.table import OWN
+from litebert.tasks.tables.table import OWN
 from litebert.tokenizer.unknown import MOST_UNKNOWN, OTHER_VOCABULARY
 
 LITTLE_GAIN = 1.5

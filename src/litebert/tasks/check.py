@@ -14,14 +14,14 @@ from litebert.errors import LitebertError, RequestError, escape_breaks, format_c
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
 from litebert.rng import hash_text
-from litebert.tasks.own.cells import MISSING, NO_LABEL
-from litebert.tasks.own.table import TableFile
+from litebert.tasks.tables.cells import MISSING, NO_LABEL
+from litebert.tasks.tables.table import TableFile
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.unknown import UnknownPieces
 
 if TYPE_CHECKING:  # it imports torch, which `litebert data check --help` does not need
     from litebert.tasks.kinds.family import Family, Feature
-    from litebert.tasks.own.rows import RowReading
+    from litebert.tasks.tables.rows import RowReading
 
 PLACES = 5  # listed for each kind, at most
 # a label with fewer rows is rare; one with a larger share of the rows is in most rows
@@ -164,7 +164,7 @@ def check_files(
     training becomes a finding of severity error, one for each row where possible;
     errors in the request itself are raised.
     """
-    from litebert.tasks.own.settling import Choices, settle
+    from litebert.tasks.tables.settling import Choices, settle
 
     check = _Check(tokenizer, max_length)
     choices = Choices(columns, problem, labels)
@@ -328,7 +328,7 @@ class _Check:
 
     def _add_labels(self, name: str, rows: "_Rows") -> None:
         """Find labels that may be mistakes, and those with too few or too many rows."""
-        from litebert.tasks.own.rows import is_joined, usual_spellings
+        from litebert.tasks.tables.rows import is_joined, usual_spellings
 
         labels = rows.labels
         spelled = usual_spellings(labels)

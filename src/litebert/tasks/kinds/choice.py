@@ -33,10 +33,10 @@ from litebert.tasks.kinds.family import (
 )
 from litebert.tasks.kinds.text import Scores
 from litebert.tasks.kinds.text_heads import CLASSIFIER
-from litebert.tasks.own.cells import label_of, list_of
-from litebert.tasks.own.columns import CHOSEN, Columns, Role
-from litebert.tasks.own.guess import ColumnGuess
-from litebert.tasks.own.rows import RowReading, TrainingRows, sort_labels
+from litebert.tasks.tables.cells import label_of, list_of
+from litebert.tasks.tables.columns import CHOSEN, Columns, Role
+from litebert.tasks.tables.guess import ColumnGuess
+from litebert.tasks.tables.rows import RowReading, TrainingRows, sort_labels
 from litebert.tokenizer import Tokenizer
 
 # official preprocessing turns a full-width underscore into _, too

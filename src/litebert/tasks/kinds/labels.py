@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from litebert.errors import LitebertError
 from litebert.reading.tables import Row
-from litebert.tasks.own.cells import (
+from litebert.tasks.tables.cells import (
     MISSING,
     are_joined_labels,
     is_number,

@@ -34,10 +34,10 @@ from litebert.tasks.kinds.family import (
     frame_apart,
 )
 from litebert.tasks.kinds.text import TextExample
-from litebert.tasks.own.cells import have_words, list_of, text_of
-from litebert.tasks.own.columns import PAIRS, Role
-from litebert.tasks.own.guess import ColumnGuess
-from litebert.tasks.own.rows import RowReading, TrainingRows
+from litebert.tasks.tables.cells import have_words, list_of, text_of
+from litebert.tasks.tables.columns import PAIRS, Role
+from litebert.tasks.tables.guess import ColumnGuess
+from litebert.tasks.tables.rows import RowReading, TrainingRows
 from litebert.tokenizer import Tokenizer
 
 # How sharply cosines are compared; the default of sentence-transformers, too.

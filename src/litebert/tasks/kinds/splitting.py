@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from unicodedata import category
 
 from litebert.config import Splitting
-from litebert.tasks.own.cells import label_of, list_of, number_of
+from litebert.tasks.tables.cells import label_of, list_of, number_of
 
 # words with marks inside, such as don't and 3.5; every other character is one word
 _RUNS = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")

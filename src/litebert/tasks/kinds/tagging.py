@@ -32,10 +32,10 @@ from litebert.tasks.kinds.splitting import (
     tag_words,
 )
 from litebert.tasks.kinds.text_heads import CLASSIFIER
-from litebert.tasks.own.cells import has_list, label_of, list_of, text_of
-from litebert.tasks.own.columns import Role
-from litebert.tasks.own.guess import ColumnGuess
-from litebert.tasks.own.rows import (
+from litebert.tasks.tables.cells import has_list, label_of, list_of, text_of
+from litebert.tasks.tables.columns import Role
+from litebert.tasks.tables.guess import ColumnGuess
+from litebert.tasks.tables.rows import (
     RowReading,
     TrainingRows,
     first_number,
@@ -44,7 +44,7 @@ from litebert.tasks.own.rows import (
     require_labels,
     sort_labels,
 )
-from litebert.tasks.own.table import SAMPLE_ROWS
+from litebert.tasks.tables.table import SAMPLE_ROWS
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100

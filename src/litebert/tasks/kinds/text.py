@@ -46,9 +46,9 @@ from litebert.tasks.kinds.linear import (
     fit_sigmoids,
     fit_softmax,
 )
-from litebert.tasks.own.cells import MISSING, number_of, rating_of, scale_of
-from litebert.tasks.own.cells import label_of as label_in
-from litebert.tasks.own.rows import in_order, labels_in, require_labels, sort_labels
+from litebert.tasks.tables.cells import MISSING, number_of, rating_of, scale_of
+from litebert.tasks.tables.cells import label_of as label_in
+from litebert.tasks.tables.rows import in_order, labels_in, require_labels, sort_labels
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from litebert.plugins import TASK_HEADS, TASK_KINDS
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.labels import LabelColumn, are_numbers, only_member
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
-from litebert.tasks.own.cells import (
+from litebert.tasks.tables.cells import (
     FEWEST_WORDS,
     MISSING,
     NO_LABEL,
@@ -21,9 +21,9 @@ from litebert.tasks.own.cells import (
     list_of,
     mean_words,
 )
-from litebert.tasks.own.columns import PAIRS, Role
-from litebert.tasks.own.guess import ColumnGuess
-from litebert.tasks.own.rows import (
+from litebert.tasks.tables.columns import PAIRS, Role
+from litebert.tasks.tables.guess import ColumnGuess
+from litebert.tasks.tables.rows import (
     RowReading,
     TrainingRows,
     first_number,

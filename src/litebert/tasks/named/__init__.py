@@ -17,9 +17,9 @@ from litebert.files import Json
 from litebert.plugins import DATASETS, LOADING
 from litebert.tasks.kinds.family import Dataset, Family, PublishedScore
 from litebert.tasks.named import glue, questions
-from litebert.tasks.own.dataset import table_dataset
-from litebert.tasks.own.layouts import SUFFIXES
-from litebert.tasks.own.table import OWN as OWN
+from litebert.tasks.tables.dataset import table_dataset
+from litebert.tasks.tables.layouts import SUFFIXES
+from litebert.tasks.tables.table import OWN as OWN
 
 for _name, _dataset in (glue.DATASETS | questions.RACE | questions.SQUAD).items():
     DATASETS.add(_name, _dataset)

@@ -19,8 +19,8 @@ from litebert.reading.source import Source, find_files, read_lines
 from litebert.reading.tables import Dialect, Row, Scanned, scan_delimited
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
-from litebert.tasks.own.cells import number_of
-from litebert.tasks.own.layouts import open_table
+from litebert.tasks.tables.cells import number_of
+from litebert.tasks.tables.layouts import open_table
 
 # ---- the tasks -----------------------------------------------------------------------
 #

@@ -14,10 +14,10 @@ from litebert.reading.tables import Row
 from litebert.tasks.kinds.spans.answers import SpanAnswer
 from litebert.tasks.kinds.spans.families import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.spans.windows import SpanExample, gold_answers
-from litebert.tasks.own.cells import list_of, number_of, text_of
-from litebert.tasks.own.columns import Columns, Role
-from litebert.tasks.own.guess import ColumnGuess
-from litebert.tasks.own.rows import RowReading, TrainingRows
+from litebert.tasks.tables.cells import list_of, number_of, text_of
+from litebert.tasks.tables.columns import Columns, Role
+from litebert.tasks.tables.guess import ColumnGuess
+from litebert.tasks.tables.rows import RowReading, TrainingRows
 
 
 class SpanRows(RowReading[SpanExample, SpanAnswer]):

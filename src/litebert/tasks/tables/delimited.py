@@ -15,9 +15,9 @@ from typing import TypeAlias
 from litebert.reading import tables
 from litebert.reading.spreadsheet import read_sheet
 from litebert.reading.tables import Dialect, Quoting, Scanned
-from litebert.tasks.own.cells import MISSING, is_number, name_of, text_of
-from litebert.tasks.own.columns import NAMES, is_usual_name, normalize_name
-from litebert.tasks.own.table import SAMPLE_ROWS, Opening, TableFile
+from litebert.tasks.tables.cells import MISSING, is_number, name_of, text_of
+from litebert.tasks.tables.columns import NAMES, is_usual_name, normalize_name
+from litebert.tasks.tables.table import SAMPLE_ROWS, Opening, TableFile
 
 NumberedCells: TypeAlias = tuple[int, Sequence[object]]
 """The number of a row of a sheet, and its cells."""

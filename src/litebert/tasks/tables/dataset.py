@@ -16,11 +16,11 @@ from typing import Any
 
 from litebert.errors import LitebertError, format_count
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
-from litebert.tasks.own.cells import split_of
-from litebert.tasks.own.columns import chosen_columns
-from litebert.tasks.own.held_out import draw_held_out
-from litebert.tasks.own.layouts import hash_table, note_encoding
-from litebert.tasks.own.settling import (
+from litebert.tasks.tables.cells import split_of
+from litebert.tasks.tables.columns import chosen_columns
+from litebert.tasks.tables.held_out import draw_held_out
+from litebert.tasks.tables.layouts import hash_table, note_encoding
+from litebert.tasks.tables.settling import (
     AnyReading,
     Choices,
     count_splits,

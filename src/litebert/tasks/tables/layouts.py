@@ -27,12 +27,12 @@ from litebert.reading.source import (
 from litebert.reading.tables import Row, Scanned
 from litebert.reading.word_layouts import looks_like_words, recognize
 from litebert.reading.words import scan_words
-from litebert.tasks.own.columns import is_usual_name
-from litebert.tasks.own.delimited import are_delimited, open_delimited, open_sheet
-from litebert.tasks.own.folders import TextFolder, find_folder
-from litebert.tasks.own.labeled_lines import MARK, are_labeled, scan_labeled
-from litebert.tasks.own.sentences import join_words
-from litebert.tasks.own.table import Opening, TableFile
+from litebert.tasks.tables.columns import is_usual_name
+from litebert.tasks.tables.delimited import are_delimited, open_delimited, open_sheet
+from litebert.tasks.tables.folders import TextFolder, find_folder
+from litebert.tasks.tables.labeled_lines import MARK, are_labeled, scan_labeled
+from litebert.tasks.tables.sentences import join_words
+from litebert.tasks.tables.table import Opening, TableFile
 
 DELIMITED = (".csv", ".tsv", ".tab")
 TAGGED = (".conll", ".conllu", ".conllup", ".v4_gold_conll", ".bio", ".iob", ".iob2")

@@ -20,8 +20,8 @@ from litebert.reading.source import (
     recognize_encoding,
 )
 from litebert.reading.tables import Scanned
-from litebert.tasks.own.cells import split_of
-from litebert.tasks.own.table import TableFile
+from litebert.tasks.tables.cells import split_of
+from litebert.tasks.tables.table import TableFile
 
 _KINDS = (".txt",)
 # the ending of the files in which brat keeps the entities of the text beside it

@@ -10,7 +10,7 @@ from itertools import chain
 
 from litebert.errors import RequestError
 from litebert.reading.tables import Row
-from litebert.tasks.own.cells import (
+from litebert.tasks.tables.cells import (
     are_dates,
     are_joined_labels,
     are_labels,
@@ -23,7 +23,7 @@ from litebert.tasks.own.cells import (
     split_of,
     strings_of,
 )
-from litebert.tasks.own.columns import (
+from litebert.tasks.tables.columns import (
     NAMES,
     Columns,
     Names,

@@ -19,7 +19,7 @@ from litebert.config import Splitting
 from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Example, Family
-from litebert.tasks.own.cells import (
+from litebert.tasks.tables.cells import (
     SEPARATORS,
     is_number,
     label_of,
@@ -28,10 +28,10 @@ from litebert.tasks.own.cells import (
     number_of,
     text_of,
 )
-from litebert.tasks.own.columns import OF_ALL_KINDS, Columns, Names, Role
-from litebert.tasks.own.guess import ColumnGuess
-from litebert.tasks.own.layouts import open_table
-from litebert.tasks.own.table import TableFile
+from litebert.tasks.tables.columns import OF_ALL_KINDS, Columns, Names, Role
+from litebert.tasks.tables.guess import ColumnGuess
+from litebert.tasks.tables.layouts import open_table
+from litebert.tasks.tables.table import TableFile
 
 _SHOWN_LABELS = 20
 # what layouts call the column of a role, if it is not called like the role

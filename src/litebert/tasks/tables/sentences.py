@@ -12,9 +12,9 @@ from itertools import islice, pairwise
 from litebert.errors import LitebertError, RequestError
 from litebert.reading.tables import Row, Scanned
 from litebert.reading.words import are_entities
-from litebert.tasks.own.cells import is_number, name_of, text_of
-from litebert.tasks.own.columns import NAMES, normalize_name
-from litebert.tasks.own.table import SAMPLE_ROWS, TableFile
+from litebert.tasks.tables.cells import is_number, name_of, text_of
+from litebert.tasks.tables.columns import NAMES, normalize_name
+from litebert.tasks.tables.table import SAMPLE_ROWS, TableFile
 
 FEWEST_ROWS = 4  # fewer say nothing about sentences
 _SINGLE = 0.95  # the share of cells with one word, at least, in a column of words

@@ -16,7 +16,7 @@ from litebert.plugins import LOADING, TASK_KINDS
 from litebert.reading.source import FOLDER, SPREADSHEETS
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.text_rows import TextRows
-from litebert.tasks.own.cells import (
+from litebert.tasks.tables.cells import (
     FEWEST_WORDS,
     are_dates,
     are_varied,
@@ -25,11 +25,11 @@ from litebert.tasks.own.cells import (
     mean_words,
     split_of,
 )
-from litebert.tasks.own.columns import Columns, chosen_columns, pair_flags
-from litebert.tasks.own.guess import ColumnGuess, has_usual_word
-from litebert.tasks.own.layouts import open_table
-from litebert.tasks.own.rows import RowReading, TrainingRows, guess_columns
-from litebert.tasks.own.table import TableFile
+from litebert.tasks.tables.columns import Columns, chosen_columns, pair_flags
+from litebert.tasks.tables.guess import ColumnGuess, has_usual_word
+from litebert.tasks.tables.layouts import open_table
+from litebert.tasks.tables.rows import RowReading, TrainingRows, guess_columns
+from litebert.tasks.tables.table import TableFile
 
 AnyReading: TypeAlias = RowReading[Any, Any]
 """How rows are read, for any kind of task."""
