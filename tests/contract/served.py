@@ -67,31 +67,23 @@ class Server:
         link: http.client.HTTPConnection | None = None,
     ) -> Reply:
         """Send a request, with the key of the server if it has one."""
-        data = (
-            raw
-            if raw is not None
-            else None
-            if body is None
-            else json.dumps(body).encode()
-        )
-        own = {**JSON, "Authorization": f"Bearer {self.key}"} if self.key else JSON
-        used = link or self.connect()
+        data = raw
+        if data is None and body is not None:
+            data = json.dumps(body).encode()
+        if headers is None:
+            headers = dict(JSON)
+            if self.key:
+                headers["Authorization"] = f"Bearer {self.key}"
+        default_method = "GET" if data is None else "POST"
+        connection = link or self.connect()
         try:
-            used.request(
-                method or ("GET" if data is None else "POST"),
-                path,
-                data,
-                own if headers is None else headers,
-            )
-            answer = used.getresponse()
-            return Reply(
-                answer.status,
-                {name.lower(): value for name, value in answer.getheaders()},
-                answer.read(),
-            )
+            connection.request(method or default_method, path, data, headers)
+            answer = connection.getresponse()
+            names = {name.lower(): value for name, value in answer.getheaders()}
+            return Reply(answer.status, names, answer.read())
         finally:
             if link is None:
-                used.close()
+                connection.close()
 
     def wait_for(self, pattern: str, *, seen: int = 0) -> str:
         """Wait until the log has a line after the first `seen` ones, and return it."""
@@ -108,13 +100,10 @@ class Server:
         wait_until(holds, describe=lambda: self.lines)
 
     def metric(self, name: str) -> float:
+        """Return the sum of a metric over all of its labels."""
         text = self.ask("/metrics").body.decode()
-        return sum(
-            float(value)
-            for value in re.findall(
-                rf"(?m)^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text
-            )
-        )
+        row = rf"(?m)^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$"
+        return sum(map(float, re.findall(row, text)))
 
 
 @contextmanager
@@ -129,9 +118,8 @@ def serve(*arguments: object) -> Iterator[Server]:
     ) as process:
         server = Server(process)
         try:
-            server.port = int(
-                re.search(r":(\d+)\b", server.wait_for(r"listening on"))[1]
-            )
+            address = server.wait_for(r"listening on")
+            server.port = int(re.search(r":(\d+)\b", address)[1])
             yield server
         finally:
             if process.poll() is None:

@@ -24,10 +24,12 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.inference.verb import Verb
 from litebert.plugins import VERBS
 from litebert.serve import Options, guard, serve
+from litebert.serve.app import Service, create_app
 from litebert.serve.batching import Job, answer_together, load
 from litebert.serve.guard import Bodies, HttpError
 from litebert.serve.server import _listen
 from tests.contract.golden import near
+from tests.contract.served import JSON
 
 
 def test_a_body_that_arrives_too_slowly_is_refused_and_its_bytes_are_released() -> None:
@@ -321,3 +323,73 @@ def test_a_model_in_bf16_has_a_note_on_its_distance_from_fp32(
     assert load(str(folders["base"]), Options()).facts["notes"] == []
     (note,) = load(str(folders["base"]), Options(precision="bf16")).facts["notes"]
     assert 0 < float(note.rpartition(" ")[2].removesuffix("%")) < 3
+
+
+@pytest.mark.parametrize(
+    ("host", "is_site"),
+    [
+        ("a.org", True),
+        ("a.org:8000", True),
+        ("127.0.0.1.a.org", True),
+        ("localhost.a.org.", True),
+        ("[::1.a", True),
+        ("127.0.0.1:8000", False),
+        ("[::ffff:127.0.0.1]:80", False),
+        ("192.168.1.2", False),
+        ("LOCALHOST:8000", False),
+        ("a.localhost.", False),
+        ("litebert", False),
+        ("", False),
+    ],
+)
+def test_a_name_with_a_dot_is_that_of_a_site(host: str, is_site: bool) -> None:
+    assert guard.is_name_of_a_site(host) == is_site
+
+
+def test_a_server_of_its_own_machine_refuses_requests_to_the_name_of_a_site(
+    server, small_server
+) -> None:
+    """A page whose name leads to 127.0.0.1 would read the answers as its own."""
+    other_site = {**JSON, "Host": f"a.org:{server.port}"}
+    for path, body in [("/", None), ("/v1/models", None), ("/v1/fill", {})]:
+        refused = server.ask(path, body, headers=other_site)
+        assert (refused.status, refused.code) == (421, "LB-978")
+    same_machine = {**JSON, "Host": f"localhost:{server.port}"}
+    assert server.ask("/v1/models", headers=same_machine).status == 200
+    with_key = {**other_site, "Authorization": f"Bearer {small_server.key}"}
+    assert small_server.ask("/v1/models", headers=with_key).status == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "is_answered"),
+    [
+        (Options(), False),
+        (Options(host="localhost"), False),
+        (Options(host="::1"), False),
+        (Options(cors_origins=("https://b.org",)), False),
+        (Options(cors_origins=("https://a.org:444",)), True),
+        (Options(cors_origins=("*",)), True),
+        (Options(host="0.0.0.0"), True),
+    ],
+)
+def test_a_server_that_others_may_use_answers_to_its_name(
+    options: Options, is_answered: bool
+) -> None:
+    app = create_app(Service([], guard.Metrics(), options))
+    status = 0
+
+    async def receive() -> dict:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: dict) -> None:
+        nonlocal status
+        status = message.get("status", status)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/live",
+        "headers": [(b"host", b"a.org")],
+    }
+    asyncio.run(app(scope, receive, send))
+    assert status == (200 if is_answered else 421)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from litebert.serve.guard import (
     HttpError,
     Metrics,
     digest,
+    is_loopback,
     problem,
     reply,
 )
@@ -256,6 +258,7 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
         metrics=service.metrics,
         keys=[digest(key) for key in api_keys],
         overload=service.overload,
+        names=_names_of(service.options, api_keys),
     )
     errors = (HttpError, ValidationError, HTTPException, ClientDisconnect, Exception)
     app = Starlette(
@@ -265,6 +268,21 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     )
     app.router.redirect_slashes = False  # /v1/fill/ is no route
     return app
+
+
+def _names_of(options: Options, api_keys: Sequence[str]) -> set[str] | None:
+    """Return the sites whose names requests may use; None if they may use any.
+
+    A server for its own machine is protected by its address alone. One that listens
+    elsewhere has many names, and no page knows the key of one with keys.
+    """
+    is_open = "*" in options.cors_origins
+    if api_keys or is_open or not is_loopback(options.host):
+        return None
+    names = set[str]()
+    for origin in options.cors_origins:
+        names.add(urlsplit(origin).hostname or "")
+    return names
 
 
 def _posts_of(service: Service) -> dict[str, Post]:

@@ -9,7 +9,9 @@ import json
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import cast
+from urllib.parse import urlsplit
 
 import h11
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -231,6 +233,8 @@ class Gate:
     metrics: "Metrics"
     keys: Sequence[bytes]  # the digests of the API keys
     overload: Callable[[str], HttpError | None]
+    # a server for this machine alone: the names beside its own that requests may use
+    names: Set[str] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.monotonic()
@@ -271,6 +275,18 @@ class Gate:
                 status=431,
                 next="send texts in the body",
             )
+        if self.names is not None:
+            host = Headers(scope=scope).get("host", "")
+            if is_name_of_a_site(host) and _name_in(host) not in self.names:
+                return HttpError(
+                    "LB-978",
+                    "this server answers its own machine only, and the request names"
+                    " another host",
+                    status=421,
+                    expected="Host: localhost, an address, or a name without a dot",
+                    next="open http://127.0.0.1 with the server's port; a proxy in front"
+                    " of it sets this header, or the server has --api-keys",
+                )
         # Browsers send OPTIONS without the key, to ask whether they may send it.
         needs_key = scope["path"].startswith("/v1/") and scope["method"] != "OPTIONS"
         if self.keys and needs_key and not self._has_key(Headers(scope=scope)):
@@ -290,6 +306,43 @@ class Gate:
         # compared with every key, in constant time: the time tells nothing about them
         matches = [hmac.compare_digest(digest(key), known) for known in self.keys]
         return scheme.lower() == "bearer" and any(matches)
+
+
+def is_name_of_a_site(host: str) -> bool:
+    """Return whether a Host header names a site of the Internet.
+
+    The owner of a site may point its name at 127.0.0.1. Its page in a browser would then
+    read the answers of a server there as its own (DNS rebinding). Addresses, localhost
+    and names without a dot belong to no site.
+
+    >>> is_name_of_a_site("a.org:8000"), is_name_of_a_site("[::1]:8000")
+    (True, False)
+    """
+    name = _name_in(host)
+    if "." not in name or name.endswith(".localhost"):
+        return False
+    try:
+        ip_address(name)
+    except ValueError:
+        return True
+    return False
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a server that listens there is reached from its own machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _name_in(host: str) -> str:
+    """Return a Host header without its port."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # an address that is none, such as [::1
+        return host
+    return name.removesuffix(".")
 
 
 def digest(key: str) -> bytes:
