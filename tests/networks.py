@@ -10,7 +10,7 @@ import torch
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.folder import ModelFolder, write_folder
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.tokenizer import Tokenizer
+from litebert.tokenizer import Tokenizer, train_tokenizer
 
 SHAPE = {
     "embedding_size": 16,
@@ -37,6 +37,25 @@ PLAIN_SENTENCES = [
 
 def config_for(tokenizer: Tokenizer, **changes: object) -> AlbertConfig:
     return AlbertConfig(**({"vocab_size": tokenizer.vocab_size} | SHAPE | changes))
+
+
+def plain_tokenizer(vocab_size: int) -> Tokenizer:
+    """Train a vocabulary on the plain sentences."""
+    model = train_tokenizer(PLAIN_SENTENCES * 3, vocab_size=vocab_size)
+    return Tokenizer.from_model(model)
+
+
+def unshared_network(tokenizer: Tokenizer) -> AlbertForPretraining:
+    """Draw a network like a BERT: four layers of their own, words as wide as states."""
+    config = config_for(
+        tokenizer,
+        embedding_size=32,
+        num_hidden_layers=4,
+        intermediate_size=64,
+        hidden_act="gelu",
+        sharing="none",
+    )
+    return AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
 
 
 def drawn(network: torch.nn.Module) -> torch.nn.Module:

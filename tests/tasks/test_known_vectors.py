@@ -20,8 +20,8 @@ from litebert.folder import ModelFolder, write_folder
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.taught import TaughtLoader, TaughtTexts, holds_vectors
 from litebert.runs import RunFolder, read_metrics
-from litebert.tokenizer import Tokenizer, train_tokenizer
-from tests.networks import PLAIN_SENTENCES, config_for
+from litebert.tokenizer import Tokenizer
+from tests.networks import PLAIN_SENTENCES, config_for, plain_tokenizer
 
 WIDTH = 24  # of the vectors; the student has 16
 SETTINGS: dict[str, Any] = {
@@ -62,7 +62,7 @@ def vectors_of(texts: list[str]) -> Any:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_model(train_tokenizer(PLAIN_SENTENCES * 3, vocab_size=44))
+    return plain_tokenizer(44)
 
 
 @pytest.fixture(scope="module")
