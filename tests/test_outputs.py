@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from litebert import errors
 from litebert.errors import LitebertError
 from litebert.files import (
+    IfExists,
     append_line,
     clear_stale,
     locked,
@@ -60,9 +62,10 @@ def write(path: Path, text: str = PRECIOUS) -> Path:
     return path
 
 
-def model(folder: Path, text: str, *, force: bool | None = True) -> None:
+def model(folder: Path, text: str, *, if_exists: IfExists = "replace") -> None:
     """Write a folder that looks like a model of litebert."""
-    with staged_folder(folder, force=force, known_files=("vocab.txt",)) as staged:
+    known_files = ("vocab.txt",)
+    with staged_folder(folder, if_exists=if_exists, known_files=known_files) as staged:
         write(staged / "model.safetensors", f'{{"sha256":"{text}"}}')
         write(staged / "config.json", text)
 
@@ -148,7 +151,7 @@ def test_what_is_only_named_like_an_unfinished_output_stays(
 
 
 def test_what_a_running_process_is_making_stays(tmp_path: Path) -> None:
-    with staged_folder(tmp_path / "a", force=None) as staged:
+    with staged_folder(tmp_path / "a", if_exists="refuse") as staged:
         write(staged / "b")
         clear_stale(tmp_path)
         require_new(tmp_path / "a")
@@ -202,12 +205,12 @@ APPEARS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.usefixtures("system")
 @pytest.mark.parametrize("kind", APPEARS)
 @pytest.mark.parametrize("is_folder", [False, True])
-@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("if_exists", get_args(IfExists))
 def test_what_appears_under_the_name_of_an_output_stays(
-    tmp_path: Path, kind: str, is_folder: bool, force: bool
+    tmp_path: Path, kind: str, is_folder: bool, if_exists: IfExists
 ) -> None:
     output = tmp_path / "a"
-    if force and not is_folder and kind == "a file":
+    if if_exists == "replace" and not is_folder and kind == "a file":
         pytest.skip("--force replaces a file")
 
     def chunks() -> object:
@@ -216,11 +219,11 @@ def test_what_appears_under_the_name_of_an_output_stays(
 
     with pytest.raises(LitebertError) as raised:
         if is_folder:
-            with staged_folder(output, force=force) as staged:
+            with staged_folder(output, if_exists=if_exists) as staged:
                 write(staged / "thesis.txt", "another")
                 APPEARS[kind](output)
         else:
-            write_stream(output, chunks(), force=force)
+            write_stream(output, chunks(), if_exists=if_exists)
     assert raised.value.code in ("LB-619", "LB-008")
     assert not list(tmp_path.glob("a.*"))
     assert set(everything(tmp_path).values()) <= {PRECIOUS}
@@ -235,7 +238,7 @@ def test_of_several_writers_of_one_new_output_one_succeeds(tmp_path: Path) -> No
 
     def work(number: int) -> None:
         try:
-            with staged_folder(tmp_path / "a", force=None) as staged:
+            with staged_folder(tmp_path / "a", if_exists="refuse") as staged:
                 write(staged / "b", str(number))
                 barrier.wait()
             done.append(str(number))
@@ -253,13 +256,13 @@ def test_of_several_writers_of_one_new_output_one_succeeds(tmp_path: Path) -> No
 
 def test_one_of_several_files_of_a_killed_command_may_be_there(tmp_path: Path) -> None:
     write(tmp_path / "a", "same")
-    write_bytes(tmp_path / "a", b"same", force=None, accepts_same=True)
+    write_bytes(tmp_path / "a", b"same", if_exists="refuse", accepts_same=True)
     with pytest.raises(LitebertError, match="LB-619"):
-        write_bytes(tmp_path / "a", b"more", force=None, accepts_same=True)
+        write_bytes(tmp_path / "a", b"more", if_exists="refuse", accepts_same=True)
     assert everything(tmp_path) == {"a": "same"}
     (tmp_path / "link").symlink_to("a")
     with pytest.raises(LitebertError, match="LB-619"):
-        write_bytes(tmp_path / "link", b"same", force=None, accepts_same=True)
+        write_bytes(tmp_path / "link", b"same", if_exists="refuse", accepts_same=True)
     assert (tmp_path / "link").is_symlink()
 
 
@@ -307,7 +310,7 @@ def test_force_refuses_folders_that_do_not_say_they_are_ours(
     for name, text in FOLDERS[kind].items():
         write(output / name, text)
     with pytest.raises(LitebertError, match="LB-619"):
-        require_new(output, force=True)
+        require_new(output, if_exists="replace")
     if kind == "of another tool":
         with pytest.raises(LitebertError, match="LB-619"):
             model(output, "new")
@@ -319,13 +322,14 @@ def test_force_is_needed_to_replace_what_litebert_wrote(tmp_path: Path) -> None:
     require_new(tmp_path / "empty")
     model(tmp_path / "model", "old")
     write_bytes(tmp_path / "file", b"old")
+    refusals: tuple[IfExists, ...] = ("refuse", "offer force")
     for name in ("model", "file"):
-        for force in (False, None):
+        for if_exists in refusals:
             with pytest.raises(LitebertError, match="LB-619") as refused:
-                require_new(tmp_path / name, force=force)
-            # None: the command has no --force
-            assert ("--force" in refused.value.expected) == (force is False)
-        require_new(tmp_path / name, force=True)
+                require_new(tmp_path / name, if_exists=if_exists)
+            names_force = "--force" in refused.value.expected
+            assert names_force == (if_exists == "offer force")
+        require_new(tmp_path / name, if_exists="replace")
 
 
 @pytest.mark.parametrize(
@@ -334,7 +338,7 @@ def test_force_is_needed_to_replace_what_litebert_wrote(tmp_path: Path) -> None:
 def test_force_refuses_links_and_pipes(tmp_path: Path, kind: str) -> None:
     APPEARS[kind](tmp_path / "a")
     with pytest.raises(LitebertError, match="LB-619"):
-        require_new(tmp_path / "a", force=True)
+        require_new(tmp_path / "a", if_exists="replace")
 
 
 def test_force_refuses_the_current_folder_and_those_around_it(
@@ -345,9 +349,9 @@ def test_force_refuses_the_current_folder_and_those_around_it(
     for folder in ("a", "a/notes"):
         monkeypatch.chdir(tmp_path / folder)
         with pytest.raises(LitebertError, match="LB-619"):
-            require_new(tmp_path / "a", force=True)
+            require_new(tmp_path / "a", if_exists="replace")
     monkeypatch.chdir(tmp_path)
-    require_new(tmp_path / "a", force=True)
+    require_new(tmp_path / "a", if_exists="replace")
 
 
 def test_a_folder_that_is_removed_is_gone_and_a_killed_removal_is_finished(
@@ -376,9 +380,9 @@ def test_every_name_that_a_file_may_have_can_be_an_output(
     stale = tmp_path / name
     with pytest.raises(RuntimeError), staged_folder(stale):
         raise RuntimeError
-    write_bytes(tmp_path / name, b"x", force=None)
+    write_bytes(tmp_path / name, b"x", if_exists="refuse")
     with pytest.raises(LitebertError):
-        write_bytes(tmp_path / name, b"y", force=None)
+        write_bytes(tmp_path / name, b"y", if_exists="refuse")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"x"]
 
 

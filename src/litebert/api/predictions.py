@@ -12,7 +12,7 @@ from litebert.api.frames import TablePath, as_file
 from litebert.api.settings import Quiet, checked, paths, progress
 from litebert.config import DeviceName
 from litebert.errors import LitebertError, format_count
-from litebert.files import require_new, staged_folder, write_text
+from litebert.files import by_force, require_new, staged_folder, write_text
 from litebert.tasks.tables.columns import column_words
 
 # whatever needs torch is imported where it is used: `litebert predict --help` loads none
@@ -110,10 +110,8 @@ def predict(
     chosen = paths(models)
     if not chosen:
         raise LitebertError("LB-534", "no model was given", next="litebert runs list")
-    if output is not None and (not force or Path(output).is_file()):
-        # --force replaces a folder, never a file in its place
-        offers_force = None if force else False
-        require_new(Path(output), force=offers_force)
+    if output is not None:
+        _require_folder_to_write(Path(output), force=force)
     with (
         as_file(data) as file,
         progress("examples predicted", is_quiet=quiet) as advance,
@@ -144,10 +142,21 @@ def predict(
     return replace(predictions, folder=Path(output))
 
 
+def _require_folder_to_write(folder: Path, *, force: bool) -> None:
+    """Refuse an output before the work begins; whether litebert wrote an old folder is
+    known later, with the names of the files.
+    """
+    if not force:
+        require_new(folder, if_exists="offer force")
+    elif folder.is_file():  # --force replaces a folder, never a file in its place
+        require_new(folder)
+
+
 def _write_files(files: Mapping[str, str], folder: Path, *, force: bool) -> None:
     """Write files by name into a folder, all of them or none."""
-    require_new(folder, force=force, known_files=files)
-    with staged_folder(folder, force=force, known_files=files) as staged:
+    if_exists = by_force(force)
+    require_new(folder, if_exists=if_exists, known_files=files)
+    with staged_folder(folder, if_exists=if_exists, known_files=files) as staged:
         for name, text in files.items():
             write_text(staged / name, text)
 

@@ -31,7 +31,14 @@ import numpy as np
 from litebert.cli.command import as_json
 from litebert.cli.rows import ID, Numbered
 from litebert.errors import LitebertError, disk_errors
-from litebert.files import Json, open_log, remove_log, require_new, write_stream
+from litebert.files import (
+    Json,
+    by_force,
+    open_log,
+    remove_log,
+    require_new,
+    write_stream,
+)
 from litebert.hub import hash_model
 from litebert.inference.model import Model
 from litebert.inference.verb import Row, Verb
@@ -72,7 +79,7 @@ class AnswerFile:
             **command,
         }
         # After the hashing, which takes time: another process may have written it.
-        require_new(path, force=force)
+        require_new(path, if_exists=by_force(force))
         self._log = open_log(self._unfinished, _FIRST_BYTES)
         self.num_done = self._continue(json.dumps(begun_by))
         self._is_empty = not self.num_done
@@ -153,7 +160,7 @@ class AnswerFile:
         with disk_errors(self._unfinished), closing(self._log):
             if kind is None:
                 contents = self._write(self._unfinished)
-                write_stream(self._path, contents, force=self._force)
+                write_stream(self._path, contents, if_exists=by_force(self._force))
             if kind is None or self._is_empty:
                 remove_log(self._log, self._unfinished)
 

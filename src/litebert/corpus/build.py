@@ -213,7 +213,7 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
     else:
         files.clear_stale(output, disk.PLAN)
         if any(output.iterdir()):
-            files.require_new(output, force=None)
+            files.require_new(output)
     disk.write_record(output / disk.PLAN, plan)
     return False
 
@@ -225,7 +225,7 @@ def _clear_for_resuming(output: Path, plan: disk.CorpusPlan) -> None:
         begun = disk.read_record(output / disk.PLAN, disk.CorpusPlan)
     except LitebertError:
         # This build.json is not of a corpus, and the folder is somebody's: this raises.
-        files.require_new(output, force=None)
+        files.require_new(output)
     for folder in (output, output / disk.HELD_OUT):
         files.clear_stale(folder)
         files.clear_stale(folder / disk.PARTS)

@@ -48,7 +48,8 @@ def corpus_filter(
         raise wrong_value(
             "near-duplicates", near_duplicates, expected, command="filter"
         )
-    files.require_new(output, force=force)  # before anything is read
+    if_exists = files.by_force(force)
+    files.require_new(output, if_exists=if_exists)  # before anything is read
     index = _Index(near_duplicates)
     settings = TextSettings(documents=documents, column=column)
 
@@ -60,7 +61,7 @@ def corpus_filter(
                     row = json.dumps({"text": text}, ensure_ascii=False)
                     yield f"{row}\n".encode()
 
-    files.write_stream(output, lines(), force=force)
+    files.write_stream(output, lines(), if_exists=if_exists)
     return (
         f"{index.num_kept:,} documents kept, {index.num_near:,} near duplicates omitted"
     )

@@ -16,7 +16,13 @@ from litebert.files.reading import (
     read_capped,
     read_json,
 )
-from litebert.files.replacing import foreign_files, require_new, require_replaceable
+from litebert.files.replacing import (
+    IfExists,
+    by_force,
+    foreign_files,
+    require_new,
+    require_replaceable,
+)
 from litebert.files.staging import clear_stale, is_staging
 from litebert.files.writing import (
     remove_folder,
@@ -29,9 +35,11 @@ from litebert.files.writing import (
 )
 
 __all__ = [
+    "IfExists",
     "Json",
     "append_line",
     "as_path",
+    "by_force",
     "clear_stale",
     "foreign_files",
     "format_bytes",

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from litebert.errors import LitebertError, disk_errors
 from litebert.files.staging import clear_stale, read_beginning
@@ -16,32 +17,44 @@ _SIGNS = {
 }
 _OF_DESKTOPS = {".DS_Store", "Thumbs.db", "desktop.ini"}  # written by looking
 
+IfExists: TypeAlias = Literal["replace", "refuse", "offer force"]
+"""What is done if an output exists:
+
+    replace      put the new one in its place, if litebert wrote the old one
+    refuse       raise an error
+    offer force  raise an error that names --force, which the command has
+"""
+
+
+def by_force(force: bool) -> IfExists:
+    """Return what a command that has a --force does if its output exists."""
+    return "replace" if force else "offer force"
+
 
 def require_new(
-    output: Path, *, force: bool | None = False, known_files: Collection[str] = ()
+    output: Path, *, if_exists: IfExists = "refuse", known_files: Collection[str] = ()
 ) -> None:
-    """Refuse an output that exists; with `force`, only if litebert did not write it
-    (None: the command has no --force).
+    """Refuse an output that exists and may not be replaced.
 
-    `force` may replace a regular file, a folder that says litebert wrote it, and one
-    that has no files but `known_files`; never what a link points to, a device, or the
-    current folder. An empty folder counts as new.
+    What may be replaced is a regular file, a folder that says litebert wrote it, and
+    one that has no files but `known_files`; never what a link points to, a device, or
+    the current folder. An empty folder counts as new.
     """
     clear_stale(output.parent, output.name)
-    if not os.path.lexists(output):
+    if not os.path.lexists(output) or _is_empty_folder(output):
         return
-    if not _may_replace(output, force=bool(force), known_files=known_files):
-        raise already_exists(output, force=force)
+    if if_exists != "replace" or not _may_replace(output, known_files):
+        raise already_exists(output, if_exists)
 
 
-def already_exists(output: Path, *, force: bool | None) -> LitebertError:
-    """Return the error for an output that may not be replaced."""
+def already_exists(output: Path, if_exists: IfExists) -> LitebertError:
+    """Return the error for an output that exists and may not be replaced."""
     what = f"{output} already exists"
     expected = "a new name"
-    if force:
-        what = f"{what}, and litebert did not write it"
-    elif force is False:
-        expected = "a new name, or --force to replace what litebert wrote"
+    if if_exists == "replace":
+        what += ", and litebert did not write it"
+    if if_exists == "offer force":
+        expected += ", or --force to replace what litebert wrote"
     return LitebertError("LB-619", what, expected=expected, next="choose another name")
 
 
@@ -101,15 +114,24 @@ def is_of_litebert(folder: Path, known_files: Collection[str]) -> bool:
     return not foreign_files(folder, known_files)
 
 
-def _may_replace(output: Path, *, force: bool, known_files: Collection[str]) -> bool:
+def _is_empty_folder(output: Path) -> bool:
+    """Return whether an output is a folder without files, and not the current one."""
+    if output.is_symlink() or not output.is_dir() or _has_current_folder(output):
+        return False
+    return not any(output.iterdir())
+
+
+def _may_replace(output: Path, known_files: Collection[str]) -> bool:
     """Return whether an output that exists may be replaced."""
     if output.is_symlink():
         return False
     if output.is_file():
-        return force
-    if not output.is_dir():
+        return True
+    if not output.is_dir() or _has_current_folder(output):
         return False
-    if Path.cwd().resolve().is_relative_to(output.resolve()):  # the current folder
-        return False
-    is_empty = not any(output.iterdir())
-    return is_empty or (force and is_of_litebert(output, known_files))
+    return is_of_litebert(output, known_files)
+
+
+def _has_current_folder(folder: Path) -> bool:
+    """Return whether a folder is the current one, or one around it."""
+    return Path.cwd().resolve().is_relative_to(folder.resolve())

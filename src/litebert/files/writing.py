@@ -10,13 +10,13 @@ import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from litebert.errors import disk_errors
 from litebert.files.reading import Json
 from litebert.files.renaming import exchange_names, rename_to_free
 from litebert.files.replacing import (
+    IfExists,
     already_exists,
     files_below,
     foreign_files,
@@ -32,16 +32,16 @@ def write_stream(
     path: Path,
     chunks: Iterable[bytes | memoryview],
     *,
-    force: bool | None = True,
+    if_exists: IfExists = "replace",
     accepts_same: bool = False,
 ) -> None:
     """Write a file from chunks; a reader sees the old file or the whole new one.
 
-    By default an old file is replaced. An output of a user has the `force` of
-    `require_new`, which is asked again when the file is whole. `accepts_same` is for
-    one of several files: a killed command may have put it there with the same bytes.
+    If the file exists when the new one is whole, `if_exists` decides. `accepts_same` is
+    for one of several files: a killed command may have put it there with the same
+    bytes.
     """
-    if force:
+    if if_exists == "replace":
         require_replaceable(path)
     if is_being_made(path):
         _write_in_place(path, chunks)
@@ -51,14 +51,11 @@ def write_stream(
             file.writelines(chunks)
             file.flush()
             os.fsync(file.fileno())
-        if force:
+        if if_exists == "replace":
             require_replaceable(path)
             staging.new.replace(path)
-        else:
-            is_there = accepts_same and _are_same(staging.new, path)
-            if not is_there:
-                refuse = partial(already_exists, path, force=force)
-                rename_to_free(staging.new, path, refuse)
+        elif not (accepts_same and _are_same(staging.new, path)):
+            rename_to_free(staging.new, path, lambda: already_exists(path, if_exists))
         sync_file(path.parent)
 
 
@@ -77,10 +74,14 @@ def _write_in_place(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
 
 
 def write_bytes(
-    path: Path, data: bytes, *, force: bool | None = True, accepts_same: bool = False
+    path: Path,
+    data: bytes,
+    *,
+    if_exists: IfExists = "replace",
+    accepts_same: bool = False,
 ) -> None:
-    """Write a file; a reader sees the old file or the whole new one."""
-    write_stream(path, (data,), force=force, accepts_same=accepts_same)
+    """Write a file, as `write_stream` does."""
+    write_stream(path, (data,), if_exists=if_exists, accepts_same=accepts_same)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -123,16 +124,15 @@ def sync_file(path: Path) -> None:
 
 @contextmanager
 def staged_folder(
-    final: Path, *, force: bool | None = True, known_files: Collection[str] = ()
+    final: Path, *, if_exists: IfExists = "replace", known_files: Collection[str] = ()
 ) -> Iterator[Path]:
     """Yield a folder to fill; after the block, it is synced and gets the name `final`.
 
-    If the block raises, `final` is unchanged. By default an old folder is replaced; an
-    output of a user has the `force` of `require_new`, which is asked again when the
-    folder is whole. Of an old folder that litebert wrote, the files of the new one's
-    names and `known_files` are replaced; whatever else it has stays.
+    If the block raises, `final` is unchanged. If `final` exists when the new folder is
+    whole, `if_exists` decides. Of an old folder that litebert wrote, the files of the
+    new one's names and `known_files` are replaced; whatever else it has stays.
     """
-    if force:
+    if if_exists == "replace":
         require_replaceable(final, as_folder=True)
     with disk_errors(final), staging_for(final) as staging:
         new = staging.new
@@ -140,10 +140,10 @@ def staged_folder(
         yield new
         for path in [*sorted(new.rglob("*")), new]:
             sync_file(path)
-        if force and os.path.lexists(final):
+        if if_exists == "replace" and os.path.lexists(final):
             _replace_folder(staging, known_files)
         else:
-            rename_to_free(new, final, lambda: already_exists(final, force=force))
+            rename_to_free(new, final, lambda: already_exists(final, if_exists))
         sync_file(final.parent)
 
 
@@ -165,7 +165,7 @@ def _replace_folder(staging: StagingFolder, known_files: Collection[str]) -> Non
         replaced = {*known_files, *files_below(new)}
     for name in foreign_files(final, replaced):
         if os.path.lexists(new / name):
-            raise already_exists(final, force=True)
+            raise already_exists(final, "replace")
         _link(final / name, new / name)
 
     if exchange_names(new, final):
@@ -173,7 +173,7 @@ def _replace_folder(staging: StagingFolder, known_files: Collection[str]) -> Non
     # Where no two names can be exchanged, the old folder stays until the new one
     # stands; `StagingFolder.clear` brings it back if this process is killed in between.
     final.rename(staging.old)
-    rename_to_free(new, final, lambda: already_exists(final, force=True))
+    rename_to_free(new, final, lambda: already_exists(final, "replace"))
 
 
 def _link(source: Path, target: Path) -> None:

@@ -44,7 +44,7 @@ def quantize(
 
     `task` is needed only for a model folder without its run.
     """
-    require_new(output, force=None)
+    require_new(output)
     folder = locate(fspath(model))
     if weights_path(folder).name == INT8_FILE:
         raise LitebertError(
@@ -71,7 +71,7 @@ def quantize(
             used.append(feature)
     bytes_in_float32 = _bytes_in_float32(source.network)
     error = _to_eight_bits(source.network, _batches(used), _batches(held_out))
-    with staged_folder(output, force=None) as staged:
+    with staged_folder(output, if_exists="refuse") as staged:
         write_folder(source, staged)
     return Quantized(
         output=str(output),

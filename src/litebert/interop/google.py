@@ -77,7 +77,7 @@ def import_checkpoint(
     The pretraining heads and their pooler may be missing, as in TF-Hub modules; the
     encoder and a task head may not. The moments of an optimizer are left out.
     """
-    require_new(output, force=None)
+    require_new(output)
     with open_checkpoint(path, workplace=output.absolute().parent) as prefix:
         bundle = _without_module(read_bundle(prefix))
         blocks = _blocks_of(bundle)
@@ -98,7 +98,7 @@ def import_checkpoint(
         else:
             model = replace(model, tokenizer=Tokenizer.load(vocabulary))
             notes += notes_on_tokenizer(model)
-        with staged_folder(output, force=None) as staged:
+        with staged_folder(output, if_exists="refuse") as staged:
             write_folder(model, staged)
 
     used = set[str]()

@@ -47,7 +47,7 @@ def import_model(
     `legacy_pickle` allows pytorch_model.bin if there is no safetensors file;
     `activation` overrides config.json if that is known to be wrong.
     """
-    require_new(output, force=None)
+    require_new(output)
     source = locate(path_or_name, legacy_pickle=legacy_pickle)
     layout, config = read_layout(source)
 
@@ -68,7 +68,7 @@ def import_model(
     notes += open_questions.values()
     notes += network.notes
     notes += notes_on_tokenizer(model)
-    with staged_folder(output, force=None) as staged:
+    with staged_folder(output, if_exists="refuse") as staged:
         write_folder(model, staged)
     return report_of(source, output, model, notes)
 

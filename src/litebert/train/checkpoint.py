@@ -279,7 +279,8 @@ def average_checkpoints(
     steps of these checkpoints.
     """
     RunFolder.of(RunFolder.open(run).folder)  # refuses several seeds
-    files.require_new(output, force=force, known_files=WRITTEN_FILES)
+    if_exists = files.by_force(force)
+    files.require_new(output, if_exists=if_exists, known_files=WRITTEN_FILES)
     checkpoints = Checkpoints(run / "checkpoints", keep=1).newest_first()
     if len(checkpoints) < last:
         steps = [f"{step_of(path):,}" for path in reversed(checkpoints)]
@@ -294,7 +295,7 @@ def average_checkpoints(
     chosen = checkpoints[:last]
     for path in chosen:
         verify(path)
-    write_model(output, mean_model(chosen), force=force)
+    write_model(output, mean_model(chosen), if_exists=if_exists)
     return sorted(map(step_of, chosen))
 
 

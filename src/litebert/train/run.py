@@ -342,10 +342,12 @@ def write_model(
     model: ModelFolder,
     *,
     has_card: bool = False,
-    force: bool | None = True,
+    if_exists: files.IfExists = "replace",
 ) -> None:
     """Write a model folder, and optionally its card, atomically."""
-    with files.staged_folder(folder, force=force, known_files=WRITTEN_FILES) as staged:
+    with files.staged_folder(
+        folder, if_exists=if_exists, known_files=WRITTEN_FILES
+    ) as staged:
         write_folder(model, staged)
         if has_card:
             write_card(staged, final=folder)

@@ -68,7 +68,7 @@ def require_free(output: Path, *, source: Path) -> dict[Path, bytes]:
     """Check that an output is new and not next to another model; return the files that
     belong next to it.
     """
-    require_new(output, force=None)
+    require_new(output)
     if output.suffix != ".onnx":
         raise _unfit(output, f"a file that ends in {output.suffix or 'nothing'}")
     beside = dict[Path, bytes]()
@@ -112,10 +112,10 @@ def write_beside(beside: Mapping[Path, bytes], output: Path, data: bytes) -> Non
     try:
         for path, contents in beside.items():
             is_new = not path.exists()
-            write_bytes(path, contents, force=None, accepts_same=True)
+            write_bytes(path, contents, if_exists="refuse", accepts_same=True)
             if is_new:
                 written.append(path)
-        write_bytes(output, data, force=None)
+        write_bytes(output, data, if_exists="refuse")
     except BaseException:
         for path in written:
             path.unlink(missing_ok=True)

@@ -61,7 +61,7 @@ def export_web(
     fine-tuned for that, and always searches by vectors. Large files are compressed; the
     page unpacks them.
     """
-    require_new(output, force=None)
+    require_new(output)
     table = vocabulary_table(folder, Tokenizer.load(folder))
     script, binary = read_runtime(runtime)
     head = read_head(folder)
@@ -94,7 +94,7 @@ def export_web(
     num_bytes = sum(map(len, files.values()))
     files["README.txt"] = _NOTICE.encode()
 
-    with staged_folder(output, force=None) as staged:
+    with staged_folder(output, if_exists="refuse") as staged:
         for name, data in files.items():
             write_bytes(staged / name, data)
     note = f"try it: python -m http.server --directory {output}"
