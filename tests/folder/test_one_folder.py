@@ -113,7 +113,9 @@ def albert(tmp_path_factory: pytest.TempPathFactory, small_model: Path) -> Path:
     return folder
 
 
-def same_vectors(folder: Path, expected: SentenceTransformer, atol: float) -> None:
+def assert_same_vectors(
+    folder: Path, expected: SentenceTransformer, atol: float
+) -> None:
     """Check a folder as we and as sentence-transformers open it."""
     ours = litebert.load(folder)
     again = SentenceTransformer(str(folder), device="cpu")
@@ -174,10 +176,10 @@ def test_every_kind_of_folder_opens_and_keeps_its_vectors_through_every_writer(
     base: Path = request.getfixturevalue(family)
     source = sentence_model(base, tmp_path / "source", **KINDS[kind])  # type: ignore[arg-type]
     expected = SentenceTransformer(str(source), device="cpu")
-    same_vectors(source, expected, 1e-5)
+    assert_same_vectors(source, expected, 1e-5)
     for name, transform in COMMANDS.items():
         transform(source, tmp_path / name)
-        same_vectors(tmp_path / name, expected, 2e-5)
+        assert_same_vectors(tmp_path / name, expected, 2e-5)
 
 
 @pytest.mark.parametrize("num_labels", [1, 3])

@@ -118,10 +118,10 @@ KINDS = {
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
-# ---- the harness ---------------------------------------------------------------------
+# ---- what litebert asks of every kind ------------------------------------------------
 
 
-def harness(
+def assert_is_complete(
     family: Family[Any, Any],
     examples: Sequence[Any],
     tokenizer: Tokenizer,
@@ -207,10 +207,10 @@ def assert_mean_of_equal_answers_is_the_answer(
 
 
 @every_kind
-def test_every_kind_passes_the_harness(
+def test_every_kind_does_what_litebert_asks_of_it(
     kind: Kind, words_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    harness(kind.family, kind.examples, words_tokenizer, tmp_path)
+    assert_is_complete(kind.family, kind.examples, words_tokenizer, tmp_path)
 
 
 @every_kind
