@@ -6,7 +6,8 @@
 #   LITEBERT_TEST_DATA=... make words SLOT=trials    the trials of networks of 16 MB
 #   LITEBERT_TEST_DATA=... make words SLOT=run       the run, when the vectors are there
 #
-# Each slot takes one core, and only while nothing else wants it.
+# Each slot takes one core, and only while nothing else wants it. CORES=2 gives the run
+# a process on each of two.
 set -e
 slot=$1
 here=benchmarks.pretraining.words
@@ -14,6 +15,7 @@ packaged=src/litebert/model
 teacher=all-mpnet-base-v2
 state=${STATE:-build/words_background}
 python=${PYTHON:-python}
+cores=${CORES:-1}
 export OMP_NUM_THREADS=1
 mkdir -p "$state"
 
@@ -68,7 +70,11 @@ run)
     corpus $name "$state/texts/$name.txt" --sentences line --held-out 0.01
   done
   mix="[\"$state/wiki\",\"$state/everyday\",\"$state/sentences\",\"$state/pairs\"]"
-  quietly litebert distil "$state/turned" --corpus "$state/corpus" \
+  run_with=litebert
+  [ "$cores" = 1 ] ||
+    run_with="torch.distributed.run --standalone --nproc-per-node $cores -m litebert"
+  # unquoted: several words
+  quietly $run_with distil "$state/turned" --corpus "$state/corpus" \
     --from "$state/grown" --runs "$state/runs" --name words21 \
     --recipe benchmarks/pretraining/words/sixteen.toml "data.mix=$mix" 'data.weights=[4,5,1,4,1]'
   ;;

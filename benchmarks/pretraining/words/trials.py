@@ -22,7 +22,7 @@ from litebert.device import choose_device, device_at
 from litebert.files import write_json
 from litebert.folder import read_folder
 from litebert.nn import AlbertForPretraining
-from litebert.optim import Muon, optimizers
+from litebert.optim import Muon
 from litebert.plugins import OPTIMIZERS
 from litebert.runs import read_metrics
 from litebert.tasks.pretraining import Pretraining
@@ -179,13 +179,8 @@ def polar_express(matrix: Tensor) -> Tensor:
 class Polar(Muon):
     """Muon whose updates four steps of Polar Express make orthogonal."""
 
-    def updates(self, *arguments: Any) -> tuple[Tensor, ...]:
-        newton_schulz = optimizers.orthogonalize
-        optimizers.orthogonalize = polar_express
-        try:
-            return super().updates(*arguments)
-        finally:
-            optimizers.orthogonalize = newton_schulz
+    def orthogonalized(self, direction: Tensor) -> Tensor:
+        return polar_express(direction)
 
 
 OPTIMIZERS.add("polar", Polar)

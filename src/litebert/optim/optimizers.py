@@ -79,7 +79,7 @@ class Muon(MomentOptimizer):
         torch._foreach_lerp_(moments, gradients, 1 - momentum)  # m += (1 - mu) (g - m)
         # Nesterov's look-ahead: where m would be after the same gradient once more
         ahead = torch._foreach_lerp(gradients, moments, momentum)
-        updates = tuple(orthogonalize(direction) for direction in ahead)
+        updates = tuple(self.orthogonalized(direction) for direction in ahead)
         # Rows are outputs: a tall matrix may move further for the same change of its
         # outputs. This is Jordan's factor; that of Liu et al. (arXiv 2502.16982), 0.2
         # sqrt(max(rows, columns)), would take AdamW's rates.
@@ -87,6 +87,9 @@ class Muon(MomentOptimizer):
         torch._foreach_mul_(updates, scales)
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return updates
+
+    def orthogonalized(self, direction: Tensor) -> Tensor:
+        return orthogonalize(direction)
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
