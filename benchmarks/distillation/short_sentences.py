@@ -25,7 +25,7 @@ def main(models: list[str]) -> None:
     """Print, for each model and kind of text, the share of right answers and of
     repeated words.
     """
-    sentences = {"captions": _captions(), "squad": _squad_sentences()}
+    sentences = kinds()
     for path in models:
         model = litebert.load(path)
         for name, of_kind in sentences.items():
@@ -35,6 +35,10 @@ def main(models: list[str]) -> None:
                 f" wrong and already there {100 * repeats:.1f} %",
                 flush=True,
             )
+
+
+def kinds() -> dict[str, list[str]]:
+    return {"captions": _captions(), "squad": _squad_sentences()}
 
 
 def _captions() -> list[str]:

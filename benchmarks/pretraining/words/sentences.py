@@ -39,22 +39,30 @@ SENTENCES = {
 }
 
 
-def main(models: list[str]) -> None:
-    for name in models:
-        num_first = 0
-        num_among_five = 0
-        num_repeated = 0
-        answers = litebert.load(name).fill(list(SENTENCES), top=5)
-        for (sentence, words), fillings in zip(SENTENCES.items(), answers, strict=True):
-            fitting = words.split()
-            filled = [filling.words[0].lower() for filling in fillings]
-            num_first += filled[0] in fitting
-            num_among_five += not set(filled).isdisjoint(fitting)
-            num_repeated += filled[0] in sentence.lower().strip(".").split()
+def main(paths: list[str]) -> None:
+    for path in paths:
+        num_first, num_among_five, num_repeated = count(litebert.load(path))
         print(
-            f"{name}: first {num_first}, among five {num_among_five},"
+            f"{path}: first {num_first}, among five {num_among_five},"
             f" a word of the sentence {num_repeated}"
         )
+
+
+def count(model: litebert.Model) -> tuple[int, int, int]:
+    """Return in how many sentences the first word fits, one of five fits, and the first
+    is already in the sentence.
+    """
+    num_first = 0
+    num_among_five = 0
+    num_repeated = 0
+    answers = model.fill(list(SENTENCES), top=5)
+    for (sentence, words), fillings in zip(SENTENCES.items(), answers, strict=True):
+        fitting = words.split()
+        filled = [filling.words[0].lower() for filling in fillings]
+        num_first += filled[0] in fitting
+        num_among_five += not set(filled).isdisjoint(fitting)
+        num_repeated += filled[0] in sentence.lower().strip(".").split()
+    return num_first, num_among_five, num_repeated
 
 
 if __name__ == "__main__":
