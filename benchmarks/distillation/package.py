@@ -1,5 +1,5 @@
 """Write the packaged model: `python -m benchmarks.distillation.package RUN [RUN ...]
-OUT [--weights 2 --weights 3]`.
+OUT [--weights 2,3]`.
 
 With several runs it is their (weighted) mean; each must have started from the one
 before. The matrices are in float8, the rest in bf16, the tokenizer is compact JSON, and
