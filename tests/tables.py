@@ -33,6 +33,14 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
+def numbered_reviews(number: int = 40) -> str:
+    """Return a table of so many texts, every second one of which is labeled pos."""
+    rows: list[Sequence[object]] = [("text", "label")]
+    for row in range(number):
+        rows.append((f"ball {row}", ("neg", "pos")[row % 2]))
+    return csv_text(rows)
+
+
 def read_pairs(path: Path) -> list[tuple[str, str]]:
     """Return the texts and the labels of all examples, as training reads them."""
     dataset = table_dataset(path, path)
