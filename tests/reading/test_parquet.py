@@ -12,7 +12,7 @@ from pyarrow import parquet as pq
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading import parquet
-from litebert.reading.parquet import read_parquet
+from litebert.reading.parquet import open_parquet
 from litebert.reading.source import find_input
 from litebert.tasks.tables.layouts import open_table
 from tests.memory import run_in_child
@@ -26,15 +26,17 @@ def write(folder: Path, columns: dict[str, object], **options: object) -> Path:
 
 def texts_of(path: Path) -> list[object]:
     source = find_input(str(path))
-    return [row["text"] for row in read_parquet(source, ["text"])]
+    with open_parquet(source) as file:
+        return [row["text"] for row in file.rows(["text"])]
 
 
 # ---- bombs ---------------------------------------------------------------------------
 
 LENGTH_AND_MEMORY = """
-from litebert.reading.parquet import read_parquet
+from litebert.reading.parquet import open_parquet
 from litebert.reading.source import find_input
-rows = list(read_parquet(find_input(sys.argv[1]), ["text"]))
+with open_parquet(find_input(sys.argv[1])) as file:
+    rows = list(file.rows(["text"]))
 print(sum(len(row["text"]) for row in rows), peak_memory())
 """
 
@@ -153,7 +155,8 @@ def test_rows_have_the_values_of_pyarrow_in_every_batch(tmp_path: Path) -> None:
         "share": [n / 7 for n in numbers],
     }
     path = write(tmp_path, columns, row_group_size=3_001)
-    rows = [dict(row) for row in read_parquet(find_input(str(path)), [*columns])]
+    with open_parquet(find_input(str(path))) as file:
+        rows = [dict(row) for row in file.rows([*columns])]
     assert rows == pa.table(columns).to_pylist()
 
 

@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 import sentencex
 
 from litebert.errors import LitebertError, did_you_mean
-from litebert.reading.parquet import read_parquet, split_row_groups
+from litebert.reading.parquet import open_parquet, split_row_groups
 from litebert.reading.source import (
     Names,
     Source,
@@ -239,19 +239,25 @@ def _text_passages(
 
 def _row_passages(source: Source, column: str) -> Iterator[Passage]:
     """Yield the texts of a column; each is a document."""
-    rows: Iterable[Scanned]
-    if source.kind == ".parquet":
-        rows = enumerate(read_parquet(source, [column]), 1)
-    else:
-        rows = scan_json_lines(source)
     document = 0
-    for number, row in rows:
+    for number, row in _scan_column(source, column):
         # A damaged row comes as its error, for checks that go on after it.
         if isinstance(row, LitebertError):
             raise row
         for text in texts_of(row, column, source, number):
             yield Passage(text, number, document)
             document += 1
+
+
+def _scan_column(source: Source, column: str) -> Iterator[Scanned]:
+    """Yield the rows of a file; of a Parquet file, with only this column."""
+    if source.kind != ".parquet":
+        yield from scan_json_lines(source)
+        return
+    with open_parquet(source) as parquet:
+        if column not in parquet.columns:
+            raise _no_column(parquet.columns, column, source.place(1))
+        yield from enumerate(parquet.rows([column]), 1)
 
 
 def texts_of(row: Row, column: str, source: Source, number: int) -> Iterator[str]:
@@ -276,8 +282,8 @@ def texts_of(row: Row, column: str, source: Source, number: int) -> Iterator[str
             )
 
 
-def _no_column(row: Row, column: str, place: str) -> LitebertError:
-    present = list(map(str, row))
+def _no_column(columns: Iterable[object], column: str, place: str) -> LitebertError:
+    present = list(map(str, columns))
     expected = "an object that is not empty"
     advice = "correct this row"
     if present:

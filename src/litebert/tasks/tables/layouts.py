@@ -16,7 +16,7 @@ from pathlib import Path
 from litebert.errors import LitebertError, RequestError, say
 from litebert.files import hash_file
 from litebert.reading import encoding, tables
-from litebert.reading.parquet import read_class_names, read_parquet
+from litebert.reading.parquet import open_parquet, require_distinct
 from litebert.reading.source import (
     FOLDER,
     JSON_LINES,
@@ -179,14 +179,15 @@ def _open_words(opening: Opening, _: bool | None) -> TableFile:
 def _open_parquet(opening: Opening, _: bool | None) -> TableFile:
     """Open a Parquet file; numbers of labels become names if its metadata have them."""
     source = opening.source
-    columns = tuple(next(read_parquet(source, ()), {}))
-    names_of = read_class_names(source)
+    with open_parquet(source) as parquet:
+        columns = tuple(parquet.columns)
+        require_distinct(parquet, columns)
+        names_of = parquet.class_names()
 
     def scan() -> Iterator[Scanned]:
-        rows = enumerate(read_parquet(source, columns), 1)
-        if not names_of:
-            return rows
-        return ((number, _with_names(row, names_of)) for number, row in rows)
+        with open_parquet(source) as parquet:
+            for number, row in enumerate(parquet.rows(columns), 1):
+                yield number, _with_names(row, names_of)
 
     writing = "parquet"
     if names_of:
@@ -196,6 +197,8 @@ def _open_parquet(opening: Opening, _: bool | None) -> TableFile:
 
 def _with_names(row: Row, names_of: Mapping[str, Sequence[str]]) -> Row:
     """Return a row with names for the numbers of labels."""
+    if not names_of:
+        return row
     named = {**row}
     for column, names in names_of.items():
         named[column] = _named(row[column], names)
