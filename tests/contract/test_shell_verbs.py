@@ -329,6 +329,21 @@ def test_a_table_of_answers_has_the_ids_and_the_texts(
     assert second["text"] == "42"
 
 
+def test_a_table_of_scores_names_the_score_in_its_heading_only(
+    desk: Desk, numbered_texts: Path, tmp_path: Path
+) -> None:
+    words = ("classify", numbered_texts, "--column", "body", "--model", desk.stars)
+    assert litebert(*words, "--output", tmp_path / "a.csv").ok
+    rows = csv_rows(tmp_path / "a.csv")
+    assert [*rows[0]] == ["row", "id", "text", "values.score", "error"]
+
+    # JSON keeps the fields that every classifier has
+    assert litebert(*words, "--output", tmp_path / "a.jsonl").ok
+    for row, line in zip(rows, json_lines(tmp_path / "a.jsonl"), strict=True):
+        assert line["answer"]["labels"] == ["score"]
+        assert float(row["values.score"]) == near(line["answer"]["values"]["score"])
+
+
 # ---- rows that cannot be answered ----------------------------------------------------
 
 

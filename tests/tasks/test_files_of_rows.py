@@ -247,6 +247,8 @@ def test_the_rule_of_a_table_in_markdown_is_no_row(write: Write, name: str) -> N
     assert dataset.settled["labels"] == ["neg", "pos"]
     texts = [example.first.strip() for example in dataset.read(path, "train")]
     assert texts == [f"ball {n}" for n in range(40)]
+    # nothing stands outside of the outer bars
+    assert "not used" not in " ".join(dataset.notes)
 
 
 # ---- bad rows and files --------------------------------------------------------------

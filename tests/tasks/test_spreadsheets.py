@@ -122,6 +122,7 @@ def test_of_several_sheets_the_first_with_a_table_is_read_with_a_note(
     note = table_dataset(path).notes[0]
     assert "sheet Data" in note
     assert "not read: About, Old" in note
+    assert "save it as a file of its own" in note
 
 
 def test_a_sheet_with_one_column_is_told_to_have_two(tmp_path: Path) -> None:
@@ -167,6 +168,18 @@ def test_a_cell_at_a_place_that_the_library_cannot_hold_is_refused(
 
     with pytest.raises(LitebertError, match="LB-318"):
         open_table(path)
+
+
+def test_a_spreadsheet_that_unpacks_to_too_much_is_told_to_become_text(
+    tmp_path: Path,
+) -> None:
+    path = workbook(tmp_path / "a.xlsx", {"Sheet1": ROWS})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/media/picture.bmp", bytes(40 << 20))
+    with pytest.raises(LitebertError, match="LB-307") as caught:
+        open_table(path)
+    assert caught.value.next is not None
+    assert "save the sheet that has the table as .csv" in caught.value.next
 
 
 def test_a_spreadsheet_that_ends_too_early_is_refused(tmp_path: Path) -> None:

@@ -20,14 +20,23 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import closing
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeAlias
 
 import numpy as np
 
+from litebert.answers import Classification
 from litebert.cli.command import as_json
 from litebert.cli.rows import ID, Numbered
 from litebert.errors import LitebertError, disk_errors
@@ -69,7 +78,7 @@ class AnswerFile:
         force: bool,
     ) -> None:
         self._path = path
-        self._write = _writer_of(path, verb)
+        self._write = _writer_of(path, verb, model)
         self._force = force
         self._unfinished = path.with_name(f"{path.name}.unfinished")
         begun_by: dict[str, Json] = {
@@ -243,9 +252,16 @@ _Writer: TypeAlias = Callable[[Path], Iterator[bytes]]
 """Takes the unfinished file, yields the output."""
 
 
-def _writer_of(path: Path, verb: Verb) -> _Writer:
+def _writer_of(path: Path, verb: Verb, model: Model) -> _Writer:
     """Return what writes the format of an output, by the end of its name."""
-    formats: dict[str, _Writer] = {".jsonl": _jsonl, ".csv": _csv}
+    repeated: tuple[str, ...] = ()
+    if verb.answer_type is Classification and _gives_scores(model):
+        # the heading of the score has its name, which is the only label of each row
+        repeated = ("labels",)
+    formats: dict[str, _Writer] = {
+        ".jsonl": _jsonl,
+        ".csv": partial(_csv, without=repeated),
+    }
     if verb.answer_type == list[float]:
         formats[".npy"] = _npy
     if path.suffix not in formats or path.is_dir():
@@ -258,21 +274,28 @@ def _writer_of(path: Path, verb: Verb) -> _Writer:
     return formats[path.suffix]
 
 
+def _gives_scores(model: Model) -> bool:
+    """Return whether answers are numbers on the scale of the training data."""
+    head = getattr(model.network, "head_config", None)
+    return head is not None and getattr(head.task_kind, "is_number", False)
+
+
 def _jsonl(unfinished: Path) -> Iterator[bytes]:
     for record in _records(unfinished):
         del record["of"]
         yield _encode(json.dumps(record, ensure_ascii=False))
 
 
-def _csv(unfinished: Path) -> Iterator[bytes]:
+def _csv(unfinished: Path, *, without: Collection[str]) -> Iterator[bytes]:
     """Yield a CSV file with the number, the id and the texts of each row, and a column
-    for each field of any answer.
+    for each field of any answer, `without` some.
     """
     fields = dict.fromkeys(("row", ID, *_BESIDE_ANSWERS), False)
     for record in _records(unfinished):
         fields |= dict.fromkeys(_flatten(record), True)
     used = [name for name, is_used in fields.items() if is_used]
-    names = [name for name in used if name not in ("of", "error")] + ["error"]
+    omitted = ("of", "error", *without)
+    names = [name for name in used if name not in omitted] + ["error"]
     headings = dict[str, object](zip(names, names, strict=True))
     for row in chain([headings], map(_flatten, _records(unfinished))):
         line = io.StringIO()

@@ -379,11 +379,16 @@ def _read_part(
 
 def decompression_bomb(source: Source, length: int, stored: int) -> DamagedError:
     """Return the error for `stored` bytes that become far too many."""
+    advice = "decompress it yourself"
+    if source.kind in SPREADSHEETS:
+        advice = "save the sheet that has the table as .csv"
+    elif source.kind in COMPACT:
+        advice = "write its rows to a .jsonl file"
     return DamagedError(
         "LB-307",
         f"{source.name} becomes far too large when decompressed",
         received=f"{length:,} bytes out of {stored:,}",
-        next="check where the file comes from; if it is genuine, decompress it yourself",
+        next=f"check where the file comes from; if it is genuine, {advice}",
     )
 
 

@@ -37,8 +37,14 @@ def open_delimited(opening: Opening, has_header: bool | None) -> TableFile:
         headings.columns,
         num_headings=headings.number,
     )
-    writing = f"{dialect}, {headings}"
-    return TableFile(source, writing, headings.columns, scan, headings.number > 0)
+    return TableFile(
+        source,
+        f"{dialect}, {headings}",
+        headings.columns,
+        scan,
+        has_header=headings.number > 0,
+        spare=headings.blank_columns(sample),
+    )
 
 
 def open_sheet(opening: Opening, has_header: bool | None) -> TableFile:
@@ -54,10 +60,15 @@ def open_sheet(opening: Opening, has_header: bool | None) -> TableFile:
     writing = f"sheet {sheet.name}, {headings}"
     if sheet.others:
         others = ", ".join(sheet.others)
-        writing += f"; not read: {others} (save it as another file)"
-    scan = partial(_scan_sheet, data, headings.columns)
+        writing += f"; not read: {others} (to read one of these sheets, save it as a"
+        writing += " file of its own)"
     return TableFile(
-        opening.source, writing, headings.columns, scan, headings.number > 0
+        opening.source,
+        writing,
+        headings.columns,
+        partial(_scan_sheet, data, headings.columns),
+        has_header=headings.number > 0,
+        spare=headings.blank_columns(sample),
     )
 
 
@@ -310,6 +321,20 @@ class Headings:
             name = name_of(cell) if is_header else None
             columns.append(_unused_name(name or str(place), columns))
         return cls(tuple(columns), number)
+
+    def blank_columns(self, rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+        """Return the columns without a name that are empty in the first rows of a
+        table, such as those outside of the outer bars of Markdown.
+        """
+        if not self.number:
+            return ()
+        rows_with_cells = [rows[0], *rows[self.number :]]
+        blank = list[str]()
+        for place, name in enumerate(self.columns):
+            cells = [row[place] for row in rows_with_cells if place < len(row)]
+            if not any(map(str.strip, cells)):
+                blank.append(name)
+        return tuple(blank)
 
     def __str__(self) -> str:
         if not self.number:

@@ -56,8 +56,9 @@ class Opening:
 class TableFile:
     """A file of rows: its layout in words, its columns, a function that reads it.
 
-    `has_header` is None unless the file is delimited. `spare` are columns that are
-    other names or other parts of what named columns have: nobody misses them.
+    `has_header` is None unless the file is delimited. `spare` are columns that
+    nobody misses: other names or parts of what named columns have, or empty ones
+    without a name.
     """
 
     source: Source
