@@ -13,8 +13,7 @@ from typing import get_args
 
 import pytest
 
-from litebert import errors
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, say, show_status
 from litebert.files import (
     IfExists,
     append_line,
@@ -506,10 +505,10 @@ def test_work_goes_on_when_stderr_cannot_be_written(
         try:
             os.dup2(open_stderr(), 2)
             stream = open(2, "w", closefd=False)  # noqa: SIM115
-            errors.sys.stderr = stream
+            sys.stderr = stream
             for number in range(3):
-                errors.say("a line")
-                errors.show_status(number, 3, "a bar")
+                say("a line")
+                show_status(number, 3, "a bar")
             stream.flush()
             code = 0
         finally:

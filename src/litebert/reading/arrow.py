@@ -122,12 +122,13 @@ class Batch:
     def _unreadable_cell(self, name: str, array: Any) -> LitebertError:
         """Return the error of the first cell that has no Python value."""
         for index in range(len(array)):
+            place = self._place_of(index)
             try:
                 array[index].as_py()
             except UnicodeDecodeError as error:
                 return DamagedError(
                     "LB-342",
-                    f"{self._place_of(index)}: not UTF-8",
+                    f"{place}: not UTF-8",
                     received=f"byte 0x{error.object[error.start]:02x}",
                     next="write it again, from correctly decoded text",
                 )
@@ -135,8 +136,7 @@ class Batch:
                 # such as a date after the year 9999
                 return LitebertError(
                     "LB-345",
-                    f"{self._place_of(index)}: column {name} has a value that Python"
-                    " cannot represent",
+                    f"{place}: column {name} has a value that Python cannot represent",
                     received=f"{array.type}: {error}",
                     next="correct this value, or write the column as text",
                 )
