@@ -28,6 +28,7 @@ from litebert.tokenizer.model_file import (
 from litebert.tokenizer.text import Normalizer, replace_surrogates
 
 SPACE = "▁"
+UNKNOWN_SIGN = "⁇"  # in decoded texts, as sentencepiece shows it
 ALL_CORES = -1  # as a number of threads
 # from this many texts on, one call for all is faster, even on one thread (13 % on
 # articles)
@@ -62,7 +63,7 @@ class _Vocabulary:
     `hash` is that of the file and of the settings that change ids.
 
     Either kind can `encode_ids` (on `num_threads`), `trace` where pieces came from, and
-    `join` them, ⁇ for unknown.
+    `decode` them.
     """
 
     def __init__(
@@ -89,6 +90,16 @@ class _Vocabulary:
         _check_ids(name, added, self.pieces)
         self.ids = {text: index for index, text in enumerate(self.pieces)}
         _require_special(name, special, self.ids)
+        # the pieces that a decoded text leaves out
+        hidden = {token.content for token in self.added if token.special}
+        self._hidden = (hidden | set(special)) - {special.unk}
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        """Return the text of pieces, without the special ones; ⁇ for unknown."""
+        return self._join([piece for piece in pieces if piece not in self._hidden])
+
+    def _join(self, pieces: list[str]) -> str:
+        raise NotImplementedError
 
 
 def _check_ids(name: str, added: Sequence[AddedToken], pieces: Sequence[str]) -> None:
@@ -290,12 +301,11 @@ class UnigramModel(_Vocabulary):
         ends = np.where(first < last, span_ends[last], starts)  # empty: where it starts
         return Trace(pieces, np.stack([starts, ends], axis=1))
 
-    def join(self, pieces: list[str]) -> str:
-        shown = dict.fromkeys(self.special, "")
-        shown[self.special.unk] = " ⁇ "
-        for token in self.added:
-            shown[token.content] = "" if token.special else f" {token.content}"
-        text = "".join(shown.get(piece, piece) for piece in pieces)
+    def _join(self, pieces: list[str]) -> str:
+        # Other pieces say with ▁ where a word begins; these two do not.
+        spelled = {token.content: f" {token.content}" for token in self.added}
+        spelled[self.special.unk] = f" {UNKNOWN_SIGN} "
+        text = "".join(spelled.get(piece, piece) for piece in pieces)
         return text.replace(SPACE, " ").strip()
 
 
@@ -395,19 +405,11 @@ class WordPieceModel(_Vocabulary):
         spans = np.array(encoding.offsets, np.int32).reshape(-1, 2)
         return Trace(pieces, spans)
 
-    def join(self, pieces: list[str]) -> str:
-        unknown = self.special.unk
-        hidden = set(self.special) - {unknown}
-        hidden |= {token.content for token in self.added if token.special}
-        shown = list[str]()
-        for piece in pieces:
-            if piece in hidden:
-                continue
-            if piece == unknown:
-                shown.append("⁇")
-            else:
-                shown.append(piece)
-        return " ".join(shown).replace(" ##", "")
+    def _join(self, pieces: list[str]) -> str:
+        spelled = {self.special.unk: UNKNOWN_SIGN}
+        words = [spelled.get(piece, piece) for piece in pieces]
+        # A piece that goes on with a word begins with ##.
+        return " ".join(words).replace(" ##", "")
 
 
 def _read_word_pieces(data: bytes, name: str) -> list[str]:

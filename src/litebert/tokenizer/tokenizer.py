@@ -344,7 +344,7 @@ class Tokenizer:
         """Return the text of ids, without special pieces; the unknown piece is shown as
         ⁇.
         """
-        return self._model.join([self.piece(id_) for id_ in ids])
+        return self._model.decode([self.piece(id_) for id_ in ids])
 
     def piece(self, id: int) -> str:
         """Return the piece of an id."""
