@@ -160,8 +160,8 @@ def _plan_of(
     notes: Sequence[str] = (),
     tokens: int | None = None,
 ) -> Shown[Planned]:
-    """Return a plan: what is the same for every run, and the `lines` of its kind, which
-    may replace it.
+    """Return a plan: what every run needs, the `lines` of its kind, and the folder of
+    its results. A kind that says how long it takes does so in `lines`.
     """
     from litebert.distributed import world_size
 
@@ -171,8 +171,8 @@ def _plan_of(
         "memory": _memory_of(needs, train),
         "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
         "time": f"{format_duration(seconds)} on this machine, without evaluations",
-        **lines,
     }
+    facts.update(lines)
     if world_size() > 1:
         facts["processes"] = _processes_of(needs, train, world_size())
     rows = [*facts.items(), ("results", str(folder))]

@@ -17,15 +17,19 @@ from litebert.plugins import PRETRAINING_HEADS
 
 @dataclass(frozen=True)
 class TensorNames:
-    """One family of models on disk: its column in the table of names, and the rest of
-    its names.
-    """
+    """The names of one family of models on disk."""
 
     family: str
-    column: int
+    column: int  # in the table of names
     encoder: str  # the prefix of the encoder's tensors
     layer: str  # the block of a group and an inner group
     predictions: str  # the masked-LM head
+
+    def module(self, part: str) -> str:
+        """Return the name of one of our modules, without prefixes."""
+        if part in _EVERYWHERE:
+            return _EVERYWHERE[part]
+        return _BY_FAMILY[part][self.column]
 
 
 ALBERT = TensorNames(
@@ -46,14 +50,16 @@ GOOGLE = TensorNames(
     "cls.predictions",
 )
 
-# Our name: ALBERT's, BERT's and Google's. In a block, our name has its kind and the
-# part.
-_NAMES = {
-    "embedding.word": ("embeddings.word_embeddings",) * 3,
-    "embedding.position": ("embeddings.position_embeddings",) * 3,
-    "embedding.segment": ("embeddings.token_type_embeddings",) * 3,
-    "embedding.norm": ("embeddings.LayerNorm",) * 3,
-    "embedding.projection": ("encoder.embedding_hidden_mapping_in",) * 3,
+# What our modules are called, with `encoder` before it, and `layer` in a block.
+_EVERYWHERE = {
+    "embedding.word": "embeddings.word_embeddings",
+    "embedding.position": "embeddings.position_embeddings",
+    "embedding.segment": "embeddings.token_type_embeddings",
+    "embedding.norm": "embeddings.LayerNorm",
+    "embedding.projection": "encoder.embedding_hidden_mapping_in",
+}
+# in ALBERT, in BERT, in Google's checkpoints
+_BY_FAMILY = {
     "pooler": ("pooler", "pooler.dense", "pooler.dense"),
     "attention.query": (
         "attention.query",
@@ -89,14 +95,13 @@ _NAMES = {
     "feed_forward.norm": ("full_layer_layer_norm", "output.LayerNorm", "LayerNorm_1"),
 }
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
-_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
-PROJECTION = (f"{_PROJECTION}.weight", f"{_PROJECTION}.bias")
-_AGAIN = "fetch or make the model again, or correct the file"
-_WITH_OUTPUT_KINDS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
+# Google's scopes whose variables are output_weights and output_bias
+_OUTPUTS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
 # Layer norms in files that were converted from TensorFlow, such as bert-base-uncased.
 _OLD_NORM = re.compile(r"LayerNorm\.(gamma|beta)$")
 
-
+_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
+PROJECTION = (f"{_PROJECTION}.weight", f"{_PROJECTION}.bias")
 _UNTIED = (
     "the output layer of this masked LM is not tied to its word embeddings, as ALBERT's"
     " is: the head is left out, so the model has no fill() and no score()"
@@ -107,7 +112,16 @@ def damaged_model(
     code: str, what: str, received: object, expected: str | None = None
 ) -> DamagedError:
     """Return the error for a model file whose contents cannot be used."""
-    return DamagedError(code, what, received=received, expected=expected, next=_AGAIN)
+    return DamagedError(
+        code,
+        what,
+        received=received,
+        expected=expected,
+        next="fetch or make the model again, or correct the file",
+    )
+
+
+# ---- from our names to those on disk -------------------------------------------------
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
@@ -158,7 +172,7 @@ def _modules_on_disk(
         return [module]
     owner, _, part = module.partition(".")
     if owner == "albert":
-        return [layout.encoder + _NAMES[part][layout.column]]
+        return [layout.encoder + layout.module(part)]
     if owner in PRETRAINING_HEADS:
         names = PRETRAINING_HEADS[owner].names
         in_albert, in_others = names.get(part, (module, module))
@@ -183,8 +197,7 @@ def _layers_of_block(
         if getattr(step, block_kind) == int(number):
             group = layer * groups_on_disk(config) // config.num_hidden_layers
             copies.add((group, inner))
-    name = _NAMES[f"{block_kind}.{part}"][layout.column]
-    place = layout.encoder + layout.layer + name
+    place = layout.encoder + layout.layer + layout.module(f"{block_kind}.{part}")
     return [place.format(group=group, inner=inner) for group, inner in sorted(copies)]
 
 
@@ -197,7 +210,7 @@ def _variable(module: str, kind: str) -> str:
         return scope
     weight = "kernel"
     bias = "bias"
-    if scope in _WITH_OUTPUT_KINDS:
+    if scope in _OUTPUTS:
         weight = "output_weights"
         bias = "output_bias"
     elif scope.rpartition("/")[2].startswith("LayerNorm"):
@@ -216,13 +229,31 @@ def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
     return {weight: torch.eye(size), bias: torch.zeros(size)}
 
 
+# ---- from names on disk to the usual ones --------------------------------------------
+
+
 def canonicalize(
     tensors: Mapping[str, Tensor], layout: TensorNames = ALBERT
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Add the prefix that an encoder lacks if it was saved by itself; drop buffers and
-    tied copies. Return the tensors, and a note if the masked-LM head is left out.
+    """Give tensors the names of a whole model, without buffers and tied copies. Return
+    them, and a note if the masked-LM head is left out.
     """
-    named = {}
+    named = _under_usual_names(tensors, layout)
+    if _drop_tied_copies(named, layout):
+        return named, ()
+    # The encoder is usable; the head has an output layer that we do not compute.
+    head = f"{layout.predictions}."
+    others = {name: x for name, x in named.items() if not name.startswith(head)}
+    return others, (_UNTIED,)
+
+
+def _under_usual_names(
+    tensors: Mapping[str, Tensor], layout: TensorNames
+) -> dict[str, Tensor]:
+    """Add the prefix that an encoder lacks if it was saved by itself, rename old layer
+    norms, and drop buffers.
+    """
+    named = dict[str, Tensor]()
     for name, tensor in tensors.items():
         place = _OLD_NORM.sub(_new_norm, name)
         if place.startswith(("embeddings.", "encoder.", "pooler.")):
@@ -230,7 +261,13 @@ def canonicalize(
         named[place] = tensor
     for buffer in ("position_ids", "token_type_ids"):  # of transformers, in old files
         named.pop(f"{layout.encoder}embeddings.{buffer}", None)
+    return named
 
+
+def _drop_tied_copies(named: dict[str, Tensor], layout: TensorNames) -> bool:
+    """Remove the copies of tied weights that the output layer of the masked LM has;
+    return False if one of them differs from what it should be tied to.
+    """
     originals = {
         "weight": f"{layout.encoder}embeddings.word_embeddings.weight",
         "bias": f"{layout.predictions}.bias",
@@ -238,14 +275,10 @@ def canonicalize(
     is_tied = True
     for kind, original in originals.items():
         copy = named.pop(f"{layout.predictions}.decoder.{kind}", None)
-        if copy is not None:
-            is_tied = is_tied and are_equal(named.setdefault(original, copy), copy)
-    if is_tied:
-        return named, ()
-    # The encoder is usable; the head has an output layer that we do not compute.
-    head = f"{layout.predictions}."
-    others = {name: x for name, x in named.items() if not name.startswith(head)}
-    return others, (_UNTIED,)
+        # a file may have the copy alone
+        if copy is not None and not are_equal(named.setdefault(original, copy), copy):
+            is_tied = False
+    return is_tied
 
 
 def _new_norm(match: re.Match[str]) -> str:

@@ -117,19 +117,18 @@ def attention(
     dropout_prob: float = 0.0,
 ) -> Float[Tensor, "tokens heads head_size"]:
     """Return softmax(q k^T / sqrt(D)) v within each sequence."""
-    mixed = []
-    lengths = list(batch.lengths)
     # One sequence after the other: no token sees another sequence, and nothing is
     # padded. `litebert.fast.attention` computes the same for many at once.
+    lengths = list(batch.lengths)
     queries = torch.split(query, lengths)
     keys = torch.split(key, lengths)
     values = torch.split(value, lengths)
+    mixed = []  # of each sequence, (length, heads, head_size)
     for q, k, v in zip(queries, keys, values, strict=True):
         weights = attention_weights(q, k, visible)  # (heads, length, length)
         # of whole weights, as in the official code: what is left does not sum to 1
-        weights = F.dropout(weights, dropout_prob)
-        # (length, heads, head_size)
-        mixed.append(torch.einsum("hqk,khd->qhd", weights, v))
+        kept_weights = F.dropout(weights, dropout_prob)
+        mixed.append(torch.einsum("hqk,khd->qhd", kept_weights, v))
     return torch.cat(mixed)
 
 

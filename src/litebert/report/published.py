@@ -47,15 +47,18 @@ def comparability(run: RunFolder) -> str:
     preset = preset_of(run)
     task = run.setting("task.name")
     if preset is None:
-        model = f"{start_of(run)}, which is not one of the published models"
-    elif any(score.model == preset for score in published_on_dev(task)):
-        return (
-            f"Judging by its name, the run started from the published {preset}: compare"
-            " your figures with its figures, as far as the settings are those of the"
-            " paper."
+        return _not_comparable(
+            f"{start_of(run)}, which is not one of the published models"
         )
-    else:
-        model = f"the published {preset}, which has no figure on {task}"
+    if preset not in [score.model for score in published_on_dev(task)]:
+        return _not_comparable(f"the published {preset}, which has no figure on {task}")
+    return (
+        f"Judging by its name, the run started from the published {preset}: compare your"
+        " figures with its figures, as far as the settings are those of the paper."
+    )
+
+
+def _not_comparable(model: str) -> str:
     return (
         f"The run started from {model}: the figures show what others reach, and are not"
         " comparable with yours."

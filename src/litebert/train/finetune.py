@@ -27,6 +27,7 @@ from litebert.runs import (
     RESULT_FILE,
     AnswerRow,
     Calibration,
+    MeasuredStep,
     Result,
     RunFolder,
     is_run,
@@ -206,28 +207,31 @@ def say_probe(log: RunLog, probe: Probe) -> None:
 # ---- writing the result --------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Evaluations:
+    """What a run has measured on the first held-out set."""
+
+    first: MeasuredStep  # before any step, if the start can answer
+    last: MeasuredStep
+    best: MeasuredStep  # by the key measure
+    number: int
+
+    @classmethod
+    def read(cls, run: Path, key: str) -> "Evaluations":
+        """Read them from metrics.jsonl: an interrupted run has some from before."""
+        steps = RunFolder(run).evaluations
+        best = max(steps, key=lambda step: step.values.get(key, -math.inf))
+        return cls(steps[0], steps[-1], best, len(steps))
+
+
 def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
     """Write answers, result and cards, and then the model: a run that has its model is
     finished.
     """
     folder = log.session.folder
-    key = prepared.key_measure
-    family = prepared.dataset.family
-    # Read from metrics.jsonl, because an interrupted run has some from before.
-    evaluations = RunFolder(folder).evaluations
-    first = evaluations[0]  # before any step, if the start can answer
-    last = evaluations[-1]
-    best = max(evaluations, key=lambda row: row.values.get(key, -math.inf))
-
-    # Where both are equal, as on a few rows that are all right, the trained model is
-    # kept: a regression with a strong penalty gives probabilities near chance.
-    kept: Literal["last", "best"] = "last"
-    chosen = last
-    if prepared.has_worthy_start and is_start_kept(
-        key, first.values, last.values, prepared.baseline
-    ):
-        kept = "best"
-        chosen = best
+    evaluations = Evaluations.read(folder, prepared.key_measure)
+    kept = _step_to_keep(prepared, evaluations)
+    if kept == "best":
         trainee.task.load(read_folder(folder / "best").network.state_dict())
 
     # The temperature is set in the network after it has answered, so the answers are
@@ -235,25 +239,19 @@ def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
     answers = trainee.task.answers()
     calibration = _calibrate(prepared, trainee, answers)
     rows = _rows_of(prepared, answers, calibration)
-    # what a reader of the result should know: answers near chance, one label for all
-    reasons = doubts(key, chosen.values, prepared.baseline, rows, family.baseline)
-    if prepared.has_worthy_start:
-        reasons += doubts_of_training(
-            key, first.values, last.values, prepared.baseline, rows
-        )
     result = Result(
         task=prepared.dataset.name,
-        key_measure=key,
-        last=last,
-        best=best,
-        first=first if prepared.has_worthy_start else None,
+        key_measure=prepared.key_measure,
+        last=evaluations.last,
+        best=evaluations.best,
+        first=evaluations.first if prepared.has_worthy_start else None,
         kept=kept,
-        num_evaluations=len(evaluations),
+        num_evaluations=evaluations.number,
         seed=prepared.config.train.seed,
         start=str(prepared.config.model.start),
         fresh=trainee.fresh,
         baseline=prepared.baseline,
-        doubts=reasons,
+        doubts=_doubts(prepared, evaluations, kept, rows),
         calibration=calibration,
     )
 
@@ -266,6 +264,47 @@ def write_result(prepared: Prepared, trainee: TaskTrainee, log: RunLog) -> None:
     write_model(folder / "model", trainee.model, has_card=True)
     if trainee.model.head is not None:
         say_what_opens(log, trainee.model.head)
+
+
+def _step_to_keep(
+    prepared: Prepared, evaluations: Evaluations
+) -> Literal["last", "best"]:
+    """Return which step the written model is: the last one, or the best if training
+    lost what the start knew.
+
+    Where both are equal, as on a few rows that are all right, the trained model is
+    kept: a regression with a strong penalty gives probabilities near chance.
+    """
+    if not prepared.has_worthy_start:
+        return "last"
+    is_lost = is_start_kept(
+        prepared.key_measure,
+        evaluations.first.values,
+        evaluations.last.values,
+        prepared.baseline,
+    )
+    return "best" if is_lost else "last"
+
+
+def _doubts(
+    prepared: Prepared,
+    evaluations: Evaluations,
+    kept: Literal["last", "best"],
+    rows: Mapping[str, Sequence[AnswerRow]],
+) -> tuple[str, ...]:
+    """Return what a reader of the result should know: answers near chance, one label
+    for all, a training that added nothing.
+    """
+    key = prepared.key_measure
+    baseline = prepared.baseline
+    measured = evaluations.best if kept == "best" else evaluations.last
+    family = prepared.dataset.family
+    reasons = doubts(key, measured.values, baseline, rows, family.baseline)
+    if not prepared.has_worthy_start:
+        return reasons
+    first = evaluations.first.values
+    last = evaluations.last.values
+    return reasons + doubts_of_training(key, first, last, baseline, rows)
 
 
 def _calibrate(
