@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from html import escape
 from importlib.util import find_spec
+from textwrap import indent
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -53,6 +54,10 @@ class Results(tuple[Item, ...]):
     Results of 2:
       1
       2
+    >>> Results([Results([1])])
+    Results of 1:
+      Results of 1:
+        1
     """
 
     __slots__ = ()
@@ -69,7 +74,7 @@ class Results(tuple[Item, ...]):
     def __repr__(self) -> str:
         lines = [f"Results of {len(self):,}:"]
         for item in self[:_SHOWN_RESULTS]:
-            lines.append(f"  {item!r}")
+            lines.append(indent(repr(item), "  "))
         num_more = len(self) - _SHOWN_RESULTS
         if num_more > 0:
             lines.append(f"  ... and {num_more:,} more")

@@ -281,10 +281,18 @@ def choose_device(name: str = "auto") -> Device:
         raise LitebertError(
             "LB-507",
             "this device cannot be used",
-            received=f"device {chosen}: {str(error).splitlines()[0]}",
+            received=f"device {chosen}: {_reason(error)}",
             expected="auto, cpu, cuda, cuda:N or mps, as this machine has it",
             next="choose auto: the GPU if there is one, otherwise the CPU",
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why torch refuses a device, without the kinds of devices that it lists."""
+    first_line = str(error).splitlines()[0]
+    if first_line.startswith("Expected one of "):
+        return "there is no such kind of device"
+    return first_line
 
 
 def _resolve_name(name: str) -> str:

@@ -63,6 +63,24 @@ def test_another_frame_needs_another_name(
         litebert.finetune(FRAME[:20], model=small_model, quiet=True)
 
 
+def test_a_corrected_frame_takes_the_name_of_a_run_that_did_not_begin(
+    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for frame in (FRAME[["review"]], FRAME[["stars"]]):
+        with pytest.raises(LitebertError, match="LB-8"):
+            litebert.finetune(frame, model=small_model, quiet=True)
+    assert not Path("runs/table.jsonl").exists()
+
+
+def test_rows_that_are_no_table_are_told_how_to_become_one() -> None:
+    rows: Any = [{"text": "Anna walked.", "label": "a"}]
+    with pytest.raises(LitebertError) as raised:
+        litebert.finetune(rows)
+    assert raised.value.expected == "str | Path | DataFrame"
+    assert "pandas.DataFrame(rows)" in str(raised.value)
+
+
 def test_a_dry_run_of_a_frame_writes_nothing(
     tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

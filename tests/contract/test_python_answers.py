@@ -258,6 +258,15 @@ REFUSED: dict[str, tuple[str, Callable[[Any], object]]] = {
     "a list to order": ("LB-611", lambda model: model.order(["One.", "Two."])),
     "one sentence": ("LB-936", lambda model: model.order("One sentence.")),
     "two queries": ("LB-611", lambda model: model.search(["a", "b"], ["Anna."])),
+    "a query that is no text": ("LB-611: search", lambda model: model.search(1, [""])),
+    "the second of two texts": (
+        r"LB-611[\s\S]*as text 2 of 2",
+        lambda model: model.embed(["Anna.", None]),
+    ),
+    "an unknown prompt": (
+        r"LB-678[\s\S]*this model has none",
+        lambda model: model.embed("Anna.", prompt="query"),
+    ),
     "nothing to search": ("LB-937", lambda model: model.search("a", [])),
     "no results": ("LB-932", lambda model: model.index(["Anna."]).search("a", top=-1)),
     "a length too small": ("LB-932", lambda model: model.embed("Anna.", max_length=2)),
@@ -266,6 +275,12 @@ REFUSED: dict[str, tuple[str, Callable[[Any], object]]] = {
         lambda model: litebert.load(model.source, precision="fp8"),
     ),
 }
+
+
+def test_a_verb_that_a_model_lacks_names_those_that_it_has(model: Model) -> None:
+    name = "save"
+    with pytest.raises(AttributeError, match=r"no method save; this one has fill"):
+        getattr(model, name)
 
 
 @pytest.mark.parametrize(("code", "call"), REFUSED.values(), ids=REFUSED)

@@ -138,6 +138,16 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
         "evaluate --predictions p.json --on sts --data REVIEWS",
         "--on",
     ),
+    "several pretrained models": (
+        1,
+        "evaluate BASE litebert --data STORIES",
+        "LB-525 one next: evaluate",
+    ),
+    "answers in a table": (
+        1,
+        "predict RUNS/reviews --data REVIEWS --output x.csv",
+        "LB-547 folder x; classify",
+    ),
     "a column that is no text": (
         1,
         "evaluate BASE --data REVIEWS --column color=a",

@@ -29,11 +29,12 @@ def test_auto_is_the_cpu_without_a_gpu() -> None:
 
 
 @NO_GPU
-@pytest.mark.parametrize("name", ["cuda", "cuda:99", "tpu", ""])
+@pytest.mark.parametrize("name", ["cuda", "cuda:99", "tpu", "gpu", ""])
 def test_a_device_that_is_not_there_is_named(name: str) -> None:
     with pytest.raises(LitebertError, match="LB-507") as raised:
         litebert.load(device=name)
     assert f"device {name}:" in str(raised.value)
+    assert "hpu" not in str(raised.value)  # of the list of all that torch knows
 
 
 @NO_GPU

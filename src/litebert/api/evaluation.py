@@ -243,26 +243,39 @@ def _kind_of_models(
     A model folder without its run is a fine-tuned one if its task is named, or there
     are rows that show it.
     """
-    if len(models) > 1:
-        return FINE_TUNED
-    if run is not None:
-        return PRETRAINED if run.kind == "pretraining" else FINE_TUNED
-    if task is not None:
-        return FINE_TUNED
     from litebert.folder.config import read_head
 
-    [model] = models
-    head = read_head(locate(model))
-    if head is None:
+    model = models[0]
+    if run is not None:
+        is_pretrained = run.kind == "pretraining"
+    else:
+        is_pretrained = task is None and read_head(locate(model)) is None
+    if is_pretrained:
+        _require_single(models)
         return PRETRAINED
+    if run is not None or task is not None or len(models) > 1:
+        return FINE_TUNED
     if data is not None and (isinstance(data, Frame) or is_labeled_table(data)):
         return FINE_TUNED
     raise LitebertError(
         "LB-613",
         f"{model} is a fine-tuned model, but no file in it names its task",
-        received=str(head),
+        received=str(read_head(locate(model))),
         expected="labeled rows of your own (--data FILE), or a named task and its data",
         next=f"litebert evaluate {quote(model)} --task mrpc --data FOLDER",
+    )
+
+
+def _require_single(models: Sequence[str]) -> None:
+    """Raise for several pretrained models, whose answers are not averaged."""
+    if len(models) == 1:
+        return
+    raise LitebertError(
+        "LB-525",
+        "pretrained models are evaluated one at a time",
+        received=", ".join(models),
+        expected="one of them; or several fine-tuned models, which are averaged",
+        next=f"litebert evaluate {quote(models[0])} --data my-text.txt",
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Required
 
 from typing_extensions import TypedDict
@@ -142,10 +143,23 @@ def predict(
     return replace(predictions, folder=Path(output))
 
 
+# of files that hold one table, not a folder of answers
+TABLE_SUFFIXES = (".csv", ".json", ".jsonl", ".tsv", ".xlsx")
+
+
 def _require_folder_to_write(folder: Path, *, force: bool) -> None:
     """Refuse an output before the work begins; whether litebert wrote an old folder is
     known later, with the names of the files.
     """
+    if folder.suffix in TABLE_SUFFIXES and not folder.is_dir():
+        raise LitebertError(
+            "LB-547",
+            "predict writes a folder with a file for each split",
+            received=folder,
+            expected="the name of a folder",
+            next=f"--output {quote(folder.stem)}; litebert classify, tag, answer and"
+            " choose write one table",
+        )
     if not force:
         require_new(folder, if_exists="offer force")
     elif folder.is_file():  # --force replaces a folder, never a file in its place

@@ -141,13 +141,17 @@ def require_types(
             expected = re.sub(
                 r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint)
             )
+            expected = re.sub(r"\bFrame\b", "DataFrame", expected)
             kind = type(values[name]).__name__
+            advice = f"help(litebert.{function.__name__})"
+            if "DataFrame" in expected and isinstance(values[name], list | Mapping):
+                advice = "make a table of these rows first: pandas.DataFrame(rows)"
             raise LitebertError(
                 "LB-533",
                 f"{name} cannot be of this type",
                 received=f"{values[name]!r:.100} ({kind})",
                 expected=expected,
-                next=f"help(litebert.{function.__name__})",
+                next=advice,
             ) from error
 
 

@@ -590,13 +590,13 @@ def finetune(
     parts = {folder: resolved}  # the run, or a run for each seed
     if seeds:
         parts = _runs_of_seeds(folder, chosen, seeds)
-    frames.write()
     try:
+        frames.write()
         if dry_run:
             return _plan_finetuning(resolved, folder)
         return _finetune(resolved, folder, parts, quiet=quiet)
     finally:
-        frames.remove_temporary()
+        frames.clean(has_begun=any(on_disk.is_run(part) for part in parts))
 
 
 def _settings_of_finetuning(
@@ -638,6 +638,7 @@ class _FrameFiles:
     folder: Path
     is_temporary: bool
     frames: dict[Path, Frame] = field(default_factory=dict)
+    new_files: list[Path] = field(default_factory=list)
 
     @classmethod
     def of_run(cls, folder: Path, *, is_temporary: bool) -> "_FrameFiles":
@@ -654,11 +655,19 @@ class _FrameFiles:
 
     def write(self) -> None:
         for path, frame in self.frames.items():
+            if not path.exists():
+                self.new_files.append(path)
             write_frame(frame, path)
 
-    def remove_temporary(self) -> None:
-        if self.is_temporary and self.frames:
+    def clean(self, *, has_begun: bool) -> None:
+        """Remove temporary files, and those of a run that was refused before it began:
+        a corrected DataFrame may take its name.
+        """
+        if self.is_temporary and self.folder.exists():
             shutil.rmtree(self.folder)
+        elif not has_begun:
+            for path in self.new_files:
+                path.unlink(missing_ok=True)
 
 
 def _runs_of_seeds(

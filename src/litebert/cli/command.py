@@ -279,7 +279,8 @@ def argument_or_option(name: str, hint: Any) -> list[click.Parameter]:
     kind = _type_of(parsed)
     word = click.Argument([name], type=kind, required=False, metavar=name.upper())
     names = [f"--{name}", f"{name}_option"]
-    return [word, click.Option(names, type=kind, help=parsed.meaning)]
+    meaning = parsed.meaning or f"Another way to give {name.upper()}."
+    return [word, click.Option(names, type=kind, help=meaning)]
 
 
 def take_argument_or_option(

@@ -210,7 +210,7 @@ def _notes_on(weights: Weights, config: AlbertConfig, folder: Path) -> list[str]
             files += f" and {num_others} more"
         notes.append(
             f"{files} has no hash: damage to its weights cannot be detected."
-            " Saving writes one."
+            " litebert import huggingface writes a copy with one."
         )
     changed = changed_settings(folder, config)
     if changed:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import Pooling
-from litebert.errors import LitebertError, no_such_name
+from litebert.errors import LitebertError, did_you_mean, format_count, no_such_name
 from litebert.tokenizer.models import SPACE
 
 if TYPE_CHECKING:  # torch is imported where it is used
@@ -36,12 +36,15 @@ def as_list(texts: Texts, verb: str) -> list[str]:
     (['one'], ['one', 'two'])
     """
     listed = list(texts) if is_list(texts) else [texts]
-    for text in listed:
+    for number, text in enumerate(listed, 1):
         if not isinstance(text, str):
+            received = f"{text!r:.100} ({type(text).__name__})"
+            if len(listed) > 1:
+                received += f" as text {number:,} of {len(listed):,}"
             raise LitebertError(
                 "LB-611",
                 f"{verb} takes texts",
-                received=f"{text!r:.100} ({type(text).__name__})",
+                received=received,
                 next="give every text as a str; from a table, give one column",
             )
     return [str(text) for text in listed]  # numpy's strings become plain ones
@@ -64,7 +67,8 @@ def as_pairs(
     if seconds is not None and len(seconds) != len(listed):
         raise LitebertError(
             "LB-931",
-            f"{len(listed)} texts and {len(seconds)} pairs do not match",
+            f"{format_count(len(listed), 'text')} and"
+            f" {format_count(len(seconds), 'pair')} do not match",
             next="give one pair for each text",
         )
     return listed, seconds
@@ -213,11 +217,14 @@ def chosen_vectors(
             next='model.embed(texts, pooling="mean")',
         )
     if prompt and prompt not in vectors.prompts:
-        raise no_such_name(
+        known = "no prompt: this model has none"
+        if vectors.prompts:
+            known = did_you_mean(str(prompt), vectors.prompts)
+        raise LitebertError(
             "LB-678",
             "the model has no such prompt",
-            str(prompt),
-            list(vectors.prompts) or ["no prompts at all"],
+            received=prompt,
+            expected=known,
             next="put the words before each text instead of naming a prompt",
         )
     width = vectors.width(hidden_size)

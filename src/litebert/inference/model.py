@@ -363,6 +363,7 @@ class Model:
         """Return the texts nearest to a query, best first: by cosine similarity, unless
         the model's folder names another.
         """
+        inputs.as_list([query], "search")  # before the work on the texts
         return self.index(texts).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
@@ -611,7 +612,10 @@ class Model:
         def __getattr__(self, name):
             """Return the method of a verb that a plug-in has added."""
             if name.startswith("_") or name not in VERBS:
-                raise AttributeError(f"a model has no method {name}")
+                raise AttributeError(
+                    f"a model has no method {name}; this one has"
+                    f" {', '.join(self.verbs)}"
+                )
             return partial(VERBS[name].ask, self)
 
     def begin(
@@ -698,10 +702,9 @@ class Model:
         head = getattr(self.network, "head_config", None)
         if head is None:
             lacking = ", ".join(self._missing_weights(verb)[:3]) or verb.needs
-            received = f"no {lacking}; files from the hub often lack sentence order"
-            advice = (
-                "use a model that litebert pretrained, or pretrain this one further"
-            )
+            received = f"no {lacking}"
+            source = quote(name_of_model(self.source))
+            advice = f"litebert pretrain my-text.txt --from {source}"
         else:
             received = f"a {head.kind} head"
             advice = "use the model that it was fine-tuned from, which has this head"
@@ -748,8 +751,9 @@ class TextIndex:
             raise LitebertError(
                 "LB-937",
                 "there is nothing to search",
-                next='litebert search "a query" texts.txt',
+                next="give at least one text to search",
             )
+        inputs.as_list([query], "search")
         vectors = self.model.vectors
         prompt = vectors.prompt_for("query")
         embedded = self.model.embed([query], prompt=prompt)
