@@ -71,7 +71,7 @@ def test_bytes_not_in_utf8_are_named_by_line(
     mixed = "schön\nblöd\n".encode() + b"m\xfcde\n"
     with pytest.raises(LitebertError, match="correct this line"):
         list(read_lines(source("mixed.txt", mixed)))
-    with pytest.raises(LitebertError, match="save the file again as UTF-8"):
+    with pytest.raises(LitebertError, match=r"CP932 .*日本語(.|\n)*-f CP932"):
         list(read_lines(source("sjis.txt", "日本語\n".encode("shift-jis"))))
     with pytest.raises(LitebertError, match=r"not UTF-8(?s:.*)iconv -f UTF-16"):
         list(read_lines(source("wide.txt", "one\n".encode("utf-16"))))

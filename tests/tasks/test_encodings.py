@@ -1,6 +1,8 @@
 """Encodings of files: what Windows writes is recognized, and read for what it means."""
 
 import json
+import shutil
+import subprocess
 
 import pytest
 
@@ -105,4 +107,77 @@ def test_a_byte_that_the_encoding_lacks_is_refused_with_its_place(
     start = "text;label\n" + "Das Gerät lässt sich öffnen;gut\n" * 200_000
     path = write("a.csv", start.encode("cp1252") + b"\x81;gut\n")
     with pytest.raises(LitebertError, match=r"LB-309: .*not Windows-1252 after line"):
+        list(open_table(path).rows())
+
+
+# ---- encodings of other languages ----------------------------------------------------
+
+FOREIGN = {
+    "gbk": ("这个水壶很好用，我很满意", "这个灯两天就坏了，我要退货"),
+    "big5": ("這個水壺很好用，我很滿意", "這個燈兩天就壞了，我要退貨"),
+    "shift_jis": ("この時計はとても使いやすいです", "このランプは二日で壊れました"),
+    "euc_jp": ("この時計はとても使いやすいです", "このランプは二日で壊れました"),
+    "cp949": ("이 주전자는 아주 좋습니다", "램프가 이틀 후에 고장났습니다"),
+    "cp1251": ("Этот чайник очень хороший", "Лампа сломалась через два дня"),
+    "koi8-r": ("Этот чайник очень хороший", "Лампа сломалась через два дня"),
+    "cp1253": ("Ο βραστήρας είναι πολύ καλός", "Η λάμπα χάλασε μετά από δύο μέρες"),
+    "cp1254": ("Bu çaydanlık çok güzel, şık", "Lamba iki gün sonra bozuldu, ışık yok"),
+    "cp1250": ("Czajnik jest świetny i żółty", "Lampa zepsuła się, więc zwróciłem ją"),
+    "mac_roman": ("Das Gerät lässt sich öffnen", "Über die Größe ärgere ich mich"),
+}
+every_encoding = pytest.mark.parametrize("encoding", FOREIGN)
+
+
+def foreign_table(encoding: str) -> str:
+    """Return a table of two texts of the language of an encoding, several times."""
+    good, bad = FOREIGN[encoding]
+    return "text;label\n" + f"{good};1\n{bad};0\n" * 20
+
+
+@every_encoding
+def test_an_uncertain_encoding_is_told_by_a_line_and_the_command_that_converts(
+    encoding: str, write: Write
+) -> None:
+    path = write("a.csv", foreign_table(encoding).encode(encoding))
+    with pytest.raises(LitebertError, match=r"LB-309: .*line 2: not UTF-8") as caught:
+        open_table(path)
+    assert FOREIGN[encoding][0] in str(caught.value.expected)
+    assert caught.value.next is not None
+    if shutil.which("iconv") is None:
+        return
+    subprocess.run(caught.value.next, shell=True, check=True, cwd=path.parent)
+    assert (path.parent / "converted.csv").read_text("utf-8") == foreign_table(encoding)
+
+
+def test_bytes_that_no_encoding_makes_readable_are_left_to_their_program(
+    write: Write,
+) -> None:
+    path = write("a.csv", b"text,label\n" + bytes(range(0x80, 0x100)) * 9)
+    with pytest.raises(LitebertError, match="LB-309") as caught:
+        open_table(path)
+    assert caught.value.next is not None
+    assert "in the program that it comes from" in caught.value.next
+
+
+@every_encoding
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("utf-16-le", id="little-endian"),
+        pytest.param("utf-16-be", id="big-endian"),
+        pytest.param("utf-32", id="32 bits with a mark"),
+    ],
+)
+def test_wide_encodings_of_any_language_are_read(
+    encoding: str, name: str, write: Write
+) -> None:
+    table = foreign_table(encoding)
+    path = write("a.csv", table.encode(name))
+    lines = table.splitlines()[1:]
+    assert read_pairs(path) == [tuple(line.split(";")) for line in lines]
+
+
+def test_a_few_nul_bytes_do_not_make_a_file_wide(write: Write) -> None:
+    path = write("a.csv", b"text,label\nso g\0od,1\nso bad,0\n")
+    with pytest.raises(LitebertError, match=r"LB-844: .*line 2: a NUL byte"):
         list(open_table(path).rows())

@@ -31,6 +31,7 @@ from litebert.errors import (
     missing_package,
 )
 from litebert.reading import encoding as encodings
+from litebert.reading.possible_encodings import possible_encodings
 
 # the endings of compressed files, and the bytes that such a file begins with
 COMPRESSIONS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
@@ -58,6 +59,7 @@ bomb.
 More would cost time, not memory: each line takes about a microsecond, and is one byte if
 it is blank.
 """
+_SHOWN_CHARACTERS = 40  # of a line, in each encoding that is possible
 # the most bytes of blank lines without a text between them
 MAX_BLANK_BYTES = 1 << 20
 # a line of a table is a row, and several copies of it are in memory
@@ -449,31 +451,57 @@ def _not_utf8(source: Source, number: int, block: bytes, place: int) -> Litebert
     `number` is the number of the line before the block.
     """
     at = number + block.count(b"\n", 0, place) + 1
-    column = place - block.rfind(b"\n", 0, place)
+    begin = block.rfind(b"\n", 0, place) + 1
+    end = block.find(b"\n", place)
+    line = block[begin:] if end < 0 else block[begin:end]
+    expected, advice = _right_encoding(source, block, line, is_first=not number)
     return LitebertError(
         "LB-309",
         f"{source.line(at)}: not UTF-8",
-        received=f"byte 0x{block[place]:02x}, byte {column:,} of the line",
-        next=_convert(source, block, is_first=not number),
+        received=f"byte 0x{block[place]:02x}, byte {place - begin + 1:,} of the line",
+        expected=expected,
+        next=advice,
     )
 
 
-def _convert(source: Source, block: bytes, *, is_first: bool) -> str:
-    """Say how lines that are not UTF-8 become UTF-8. A wrong encoding would be worse
-    than none: it turns any bytes into some text.
+def _right_encoding(
+    source: Source, block: bytes, line: bytes, *, is_first: bool
+) -> tuple[str | None, str]:
+    """Say what a file may be in, and how it becomes UTF-8.
+
+    Where several encodings are possible, the line is shown in each: a wrong one turns
+    any bytes into some text, which only a reader can tell.
     """
     name = quote(source.name)
     for suffix, magic in COMPRESSIONS.items():
         if is_first and block.startswith(magic):
-            return f"mv {name} {quote(source.name + suffix)}"
+            return None, f"mv {name} {quote(source.name + suffix)}"
     encoding = encodings.find_encoding(block)
     if encoding in encodings.NAMES:
-        unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
         known = {"cp1252": "WINDOWS-1252"}.get(encoding, encoding.upper())
-        return f"{unpack} {name} | iconv -f {known} -t UTF-8 > converted{source.kind}"
+        return None, _convert(source, known)
     if encodings.is_utf8(block):
-        return "correct this line in an editor: the other lines are UTF-8"
-    return "save the file again as UTF-8, in the program that it comes from"
+        return None, "correct this line in an editor: the other lines are UTF-8"
+    possible = possible_encodings(block, line)
+    if not possible:
+        advice = "save the file again as UTF-8, in the program that it comes from"
+        return None, advice
+    readings = list[str]()
+    for candidate in possible:
+        shown = candidate.line[:_SHOWN_CHARACTERS]
+        readings.append(f"{candidate.name} ({candidate.languages}) {shown!r}")
+    expected = (
+        "UTF-8; convert the file from the encoding in which this line is readable:"
+        f" {', '.join(readings)}"
+    )
+    return expected, _convert(source, possible[0].name)
+
+
+def _convert(source: Source, encoding: str) -> str:
+    """Return the command that converts a file to UTF-8."""
+    unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
+    converted = f"converted{source.kind}"
+    return f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 > {converted}"
 
 
 def _whole_lines(source: Source) -> Iterator[bytes]:
