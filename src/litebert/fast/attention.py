@@ -141,30 +141,50 @@ def by_stack(
     dropout_prob: float,
 ) -> OfQueries:
     """Attend stack by stack: a stack, a run of sequences with equal numbers of queries
-    and of keys, is a view, so the backward pass copies nothing.
+    and of keys, is a view.
     """
-    lengths = zip(layout.query_lengths, layout.batch.lengths, strict=True)
-    mixed = []
-    queries = 0  # rows of the stacks so far
-    keys = 0
-    # Only neighbors share a stack, because a view cannot reorder rows. So training
-    # lays equal lengths side by side (`litebert.objectives.sequences`).
-    for (num_queries, num_keys), run in groupby(lengths):
-        count = sum(1 for _ in run)  # sequences in this stack
-        more_queries = queries + count * num_queries
-        more_keys = keys + count * num_keys
+    stacks = _stacks_of(layout)
+    # The gradient of a slice is as large as what it was cut from, and there are as many
+    # slices as lengths. That of a split is written once.
+    query_rows = [stack.num_sequences * stack.num_queries for stack in stacks]
+    key_rows = [stack.num_sequences * stack.num_keys for stack in stacks]
+    queries = torch.split(query, query_rows)
+    keys = torch.split(key, key_rows)
+    values = torch.split(value, key_rows)
+    mixed = list[Tensor]()
+    for number, stack in enumerate(stacks):
         # (sequences, heads, length, head_size)
-        q = _stack(query[queries:more_queries], count)
-        k = _stack(key[keys:more_keys], count)
-        v = _stack(value[keys:more_keys], count)
+        q = _in_sequences(queries[number], stack.num_sequences)
+        k = _in_sequences(keys[number], stack.num_sequences)
+        v = _in_sequences(values[number], stack.num_sequences)
         result = _attend_to_stack(q, k, v, dropout_prob)
         mixed.append(result.transpose(1, 2).flatten(0, 1))
-        queries = more_queries
-        keys = more_keys
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
 
-def _stack(rows: Tensor, count: int) -> Tensor:
+class _Stack(NamedTuple):
+    """A run of sequences with equal numbers of queries and of keys."""
+
+    num_sequences: int
+    num_queries: int  # of each sequence
+    num_keys: int
+
+
+def _stacks_of(layout: Layout) -> list[_Stack]:
+    """Return the stacks of a batch.
+
+    Only neighbors share a stack, because a view cannot reorder rows. So training lays
+    equal lengths side by side (`litebert.objectives.sequences`).
+    """
+    stacks = list[_Stack]()
+    lengths = zip(layout.query_lengths, layout.batch.lengths, strict=True)
+    for (num_queries, num_keys), run in groupby(lengths):
+        count = sum(1 for _ in run)
+        stacks.append(_Stack(count, num_queries, num_keys))
+    return stacks
+
+
+def _in_sequences(rows: Tensor, count: int) -> Tensor:
     """View rows (rows, heads, head_size) as (sequences, heads, length, head_size)."""
     return rows.view(count, -1, *rows.shape[1:]).transpose(1, 2)
 
