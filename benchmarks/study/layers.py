@@ -26,7 +26,8 @@ from litebert.fast.attention import Layout
 from litebert.files import require_replaceable
 from litebert.inference.model import Model
 from litebert.nn import Albert, Batch
-from litebert.reading.source import find_file, read_lines
+from litebert.reading.lines import read_lines
+from litebert.reading.source import find_file
 from litebert.report.figures import Figure, Line, Point, chart
 from litebert.report.tables import Cell, Table
 

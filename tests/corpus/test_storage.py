@@ -16,8 +16,8 @@ from litebert.config import PretrainConfig
 from litebert.corpus import Corpus, build_corpus
 from litebert.corpus.storage import corpus_push, local_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.reading import source as storage
-from litebert.reading.source import write_object
+from litebert.reading import remote
+from litebert.reading.remote import write_object
 from litebert.settings import resolve, settings_from_words
 from litebert.train.sources import open_loader
 from tests.contract.shell import tree
@@ -118,14 +118,14 @@ def bucket(
     if request.param == "folder":
         yield f"file://{tmp_path}/bucket"
         return
-    monkeypatch.setattr(storage, "PAUSE", timedelta(milliseconds=10))
-    monkeypatch.setattr(storage, "_TIMEOUT", "2s")
+    monkeypatch.setattr(remote, "PAUSE", timedelta(milliseconds=10))
+    monkeypatch.setattr(remote, "_TIMEOUT", "2s")
     with ThreadingHTTPServer(("127.0.0.1", 0), S3) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": url}.items():
             monkeypatch.setenv(name, value)
-        storage._store.cache_clear()
+        remote._store.cache_clear()
         yield f"s3://bucket/{tmp_path.name}"
         server.shutdown()
 

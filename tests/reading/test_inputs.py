@@ -16,15 +16,10 @@ import zstandard
 
 from litebert.corpus.text import TextSettings, read_passages, texts_of
 from litebert.errors import DamagedError, LitebertError
-from litebert.reading import source as sources
+from litebert.reading import lines, pieces, remote
+from litebert.reading.lines import read_lines
 from litebert.reading.objects import columns_of
-from litebert.reading.source import (
-    Source,
-    find_file,
-    find_input,
-    find_texts,
-    read_lines,
-)
+from litebert.reading.source import Source, find_file, find_input, find_texts
 from tests.memory import run_in_child
 from tests.tables import Write
 
@@ -35,7 +30,7 @@ MANY = b"".join(b"line %d of many\n" % number for number in range(20_000))
 
 
 def test_lines_are_numbered_as_an_editor_does(source: Find) -> None:
-    for content, lines in {
+    for content, expected in {
         b"one\ntwo\n": ["one", "two"],
         b"one\ntwo": ["one", "two"],
         b"\xef\xbb\xbfone\n": ["one"],
@@ -43,7 +38,9 @@ def test_lines_are_numbered_as_an_editor_does(source: Find) -> None:
         "a\u2028b\x85c\x0bd\n".encode(): ["a\u2028b\x85c\x0bd"],
         b"\n\n\n": ["", "", ""],
     }.items():
-        assert list(read_lines(source("a.txt", content))) == list(enumerate(lines, 1))
+        assert list(read_lines(source("a.txt", content))) == list(
+            enumerate(expected, 1)
+        )
 
 
 @COMPRESSED
@@ -62,7 +59,7 @@ def test_files_may_be_compressed_in_one_member_or_several(
 def test_bytes_not_in_utf8_are_named_by_line(
     source: Find, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
-    monkeypatch.setattr(sources, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", piece_bytes)
     with pytest.raises(
         LitebertError, match=r"line 20,001: not UTF-8(?s:.*)iconv -f WINDOWS-1252"
     ) as caught:
@@ -85,7 +82,8 @@ def test_bytes_not_in_utf8_are_named_by_line(
 
 PEAK = """
 import pyarrow
-from litebert.reading.source import find_input, read_lines
+from litebert.reading.lines import read_lines
+from litebert.reading.source import find_input
 before = peak_memory()
 try:
     list(read_lines(find_input(sys.argv[1])))
@@ -125,9 +123,9 @@ def test_file_that_is_damaged_cut_off_or_not_compressed_is_refused(
 def test_bomb_is_stopped(
     source: Find, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(pieces, "BOMB_BYTES", 1 << 20)
     for line in (b"\n", b" \n", b"x\n", b"a,b\n\n"):
-        monkeypatch.setattr(sources, "MAX_BLANK_BYTES", 1 << 30)
+        monkeypatch.setattr(lines, "MAX_BLANK_BYTES", 1 << 30)
         bomb = PACK[suffix](line * ((8 << 20) // len(line)))
         with pytest.raises(DamagedError, match="far too large when decompressed"):
             list(read_lines(source(f"bomb.txt{suffix}", bomb)))
@@ -151,10 +149,10 @@ def test_control_without_a_cap_the_long_line_is_read(
     source: Find, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = source("long.txt", b"short\nshort\n" + b"x" * (3 << 20))
-    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 20)
     with pytest.raises(LitebertError, match="line 3: too long"):
         list(read_lines(file))
-    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1 << 40)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 40)
     assert [len(line) for _, line in read_lines(file)] == [5, 5, 3 << 20]
 
 
@@ -335,9 +333,9 @@ def test_no_message_shows_the_password_of_a_url(
 ) -> None:
     from litebert.errors import say
 
-    monkeypatch.setattr(sources, "PAUSE", timedelta(seconds=0.001))
-    monkeypatch.setattr(sources, "_TIMEOUT", "1s")
-    monkeypatch.setattr(sources, "ATTEMPTS", 1)
+    monkeypatch.setattr(remote, "PAUSE", timedelta(seconds=0.001))
+    monkeypatch.setattr(remote, "_TIMEOUT", "1s")
+    monkeypatch.setattr(remote, "ATTEMPTS", 1)
     with pytest.raises(LitebertError) as caught:
         find_input(url)
     say(f"reading {url}")

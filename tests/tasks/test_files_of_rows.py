@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
-from litebert.reading import source, tables
+from litebert.reading import lines, tables
 from litebert.reading.words import MAX_WORDS
 from litebert.tasks.tables.cells import label_of, list_of, number_of, text_of
 from litebert.tasks.tables.dataset import table_dataset
@@ -351,7 +351,7 @@ def test_a_folder_with_the_name_of_a_table_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let lines of more than half a MiB be too long."""
-    monkeypatch.setattr(source, "MAX_LINE_BYTES", 1 << 19)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 19)
 
 
 @pytest.mark.usefixtures("short_lines")

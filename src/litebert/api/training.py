@@ -45,7 +45,8 @@ from litebert.hub import locate, packaged_model
 from litebert.inference.inputs import require_count
 from litebert.origins import DEFAULT
 from litebert.plugins import DATASETS
-from litebert.reading.source import Source, find_texts, is_url
+from litebert.reading.remote import is_url
+from litebert.reading.source import Source, find_texts
 from litebert.runs import claim, is_run, require_distinct, require_run_folder
 from litebert.settings import Resolved, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files

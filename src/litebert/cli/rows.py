@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from litebert.errors import LitebertError, RequestError
 from litebert.inference.verb import Row
-from litebert.reading import source as inputs
-from litebert.reading.source import Source
+from litebert.reading.lines import recognize_encoding, scan_lines
+from litebert.reading.pieces import read_pieces
+from litebert.reading.source import COMPACT, FOLDER, STANDARD_INPUT, Source, find_input
 from litebert.tasks.tables.cells import text_of
 from litebert.tasks.tables.columns import (
     HEADERS,
@@ -54,10 +55,10 @@ def find_sources(words: Sequence[str]) -> list[Source]:
 def find_source(word: str) -> Source:
     """Return the file or folder that a word names, or standard input."""
     if word == "-":
-        return inputs.STANDARD_INPUT
+        return STANDARD_INPUT
     if _names_a_folder(word):
         return find_folder(Path(word))
-    return inputs.find_input(word, KINDS)
+    return find_input(word, KINDS)
 
 
 def _names_a_folder(word: str) -> bool:
@@ -85,11 +86,11 @@ def count_rows(sources: Sequence[Source]) -> int | None:
     """
     num_lines = 0
     for source in sources:
-        is_stream = source is inputs.STANDARD_INPUT
-        is_read_whole = source.kind in (inputs.FOLDER, *inputs.COMPACT)
+        is_stream = source is STANDARD_INPUT
+        is_read_whole = source.kind in (FOLDER, *COMPACT)
         if is_stream or is_read_whole or source.compression:
             return None
-        num_lines += sum(piece.count(b"\n") for piece in inputs.read_pieces(source))
+        num_lines += sum(piece.count(b"\n") for piece in read_pieces(source))
         if source.kind in DELIMITED:
             num_lines -= 1  # the header
     return max(0, num_lines)
@@ -159,10 +160,10 @@ class Reading:
         first = self.roles[0]
         self._require_columns({first: first}, (first,), source)
         encoded = source
-        if source is not inputs.STANDARD_INPUT:
-            encoded = inputs.recognize_encoding(source)
+        if source is not STANDARD_INPUT:
+            encoded = recognize_encoding(source)
         note_encoding(encoded)
-        for _, line in inputs.scan_lines(encoded):
+        for _, line in scan_lines(encoded):
             if isinstance(line, LitebertError):
                 yield line
             elif line.strip():

@@ -49,8 +49,8 @@ from litebert.hub import PACKAGED
 from litebert.inference.model import Model
 from litebert.inference.verb import CHOICES, Row, Verb
 from litebert.plugins import VERBS
-from litebert.reading import source as inputs
-from litebert.reading.source import Source
+from litebert.reading.lines import read_lines
+from litebert.reading.source import Source, find_file
 from litebert.runs import RunFolder
 from litebert.tasks.tables.columns import chosen_columns
 
@@ -457,7 +457,7 @@ def _take_context_from_file(verb: Verb, arguments: dict[str, Any]) -> None:
 
 def _read_text(file: Path) -> str:
     """Return the text of a file."""
-    lines = [line for _, line in inputs.read_lines(inputs.find_file(file))]
+    lines = [line for _, line in read_lines(find_file(file))]
     text = "\n".join(lines)
     if not text.strip():
         raise LitebertError(

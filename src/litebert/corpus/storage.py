@@ -15,7 +15,7 @@ from litebert import files
 from litebert.corpus import shards as disk
 from litebert.errors import LitebertError, ResourceError, free_bytes, hide_passwords
 from litebert.privacy import cache_folder
-from litebert.reading.source import is_url, read_object, write_object
+from litebert.reading.remote import is_url, read_object, write_object
 
 LISTING = "files.txt"
 # the manifest while its corpus is fetched; it gets its name when everything is there

@@ -12,16 +12,11 @@ from typing import IO, NamedTuple
 import sentencex
 
 from litebert.errors import LitebertError, did_you_mean
+from litebert.reading.lines import read_lines
 from litebert.reading.parquet import open_parquet, split_row_groups
-from litebert.reading.source import (
-    Names,
-    Source,
-    find_texts,
-    is_url,
-    no_content,
-    open_source,
-    read_lines,
-)
+from litebert.reading.pieces import open_source
+from litebert.reading.remote import is_url
+from litebert.reading.source import Names, Source, find_texts, no_content
 from litebert.reading.tables import Row, Scanned, scan_json_lines
 from litebert.tokenizer.text import replace_surrogates
 

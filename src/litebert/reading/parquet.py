@@ -17,13 +17,13 @@ from typing import IO, Any
 from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.files import parse_json
 from litebert.reading.arrow import Batch, too_large
-from litebert.reading.source import (
+from litebert.reading.pieces import (
     BOMB_BYTES,
     BOMB_RATIO,
-    Source,
     decompression_bomb,
     open_source,
 )
+from litebert.reading.source import Source
 from litebert.reading.tables import Row
 
 # rows that are decoded at once: about so many bytes, and from so many to so many rows

@@ -19,15 +19,14 @@ from typing import IO
 
 from litebert.errors import DamagedError, missing_package
 from litebert.files import format_bytes
-from litebert.reading.sheets import MAX_MEMORY
-from litebert.reading.source import (
+from litebert.reading.pieces import (
     BOMB_BYTES,
     BOMB_RATIO,
-    Source,
     decompression_bomb,
-    no_content,
     open_source,
 )
+from litebert.reading.sheets import MAX_MEMORY
+from litebert.reading.source import Source, no_content
 
 Cells = Sequence[object]
 

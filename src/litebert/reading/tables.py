@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import parse_json
+from litebert.reading.lines import MAX_JSON_BYTES, read_lines
 from litebert.reading.objects import columns_of, is_rejected, rows_in
-from litebert.reading.source import MAX_JSON_BYTES, Source, read_lines
+from litebert.reading.source import Source
 
 Row: TypeAlias = Mapping[str, object]
 Scanned: TypeAlias = tuple[int, Row | LitebertError]

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Self, TypeAlias
 
 from litebert.errors import LitebertError
-from litebert.reading.source import Source, read_lines
+from litebert.reading.lines import read_lines
+from litebert.reading.source import Source
 from litebert.reading.tables import Row, Scanned
 
 # the most words in a sentence; if no blank line comes in so many, the file is of

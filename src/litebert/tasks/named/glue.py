@@ -15,7 +15,8 @@ from pydantic import TypeAdapter
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.reading.source import Source, find_files, read_lines
+from litebert.reading.lines import read_lines
+from litebert.reading.source import Source, find_files
 from litebert.reading.tables import Dialect, Row, Scanned, scan_delimited
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample

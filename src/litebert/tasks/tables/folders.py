@@ -12,13 +12,8 @@ from shlex import quote
 
 from litebert.errors import LitebertError, RequestError, format_count
 from litebert.files import hash_file
-from litebert.reading.source import (
-    FOLDER,
-    Source,
-    find_input,
-    read_lines,
-    recognize_encoding,
-)
+from litebert.reading.lines import read_lines, recognize_encoding
+from litebert.reading.source import FOLDER, Source, find_input
 from litebert.reading.tables import Scanned
 from litebert.tasks.tables.cells import split_of
 from litebert.tasks.tables.table import TableFile

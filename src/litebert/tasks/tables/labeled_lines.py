@@ -5,7 +5,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from litebert.reading.source import Source, read_lines
+from litebert.reading.lines import read_lines
+from litebert.reading.source import Source
 from litebert.reading.tables import Row, Scanned
 
 MARK = "__label__"

@@ -7,14 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from litebert.errors import LitebertError
-from litebert.reading.source import (
-    FOLDER,
-    SPREADSHEETS,
-    Source,
-    no_content,
-    read_lines,
-    recognize_encoding,
-)
+from litebert.reading.lines import read_lines, recognize_encoding
+from litebert.reading.source import FOLDER, SPREADSHEETS, Source, no_content
 from litebert.reading.tables import Row, Scanned
 
 # the name of the task whose data are users' own files
