@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ PLACES = 5  # listed for each kind, at most
 # a label with fewer rows is rare; one with a larger share of the rows is in most rows
 RARE = 10
 MOST = 0.9
+# the plan of a training warns if a larger share of the rows contradict others
+MOST_CONTRADICTORY = 0.01
 AT_ONCE = 2_048  # examples that are encoded together
 _WHOLE = 1 << 24  # pieces: nothing is cut
 _SHOWN_LABELS = 12
@@ -34,6 +37,10 @@ _SHOWN_LABELS = 12
 OTHER_MODEL = (
     "the vocabulary lacks these characters: start from a model of this language,"
     " --model OWNER/NAME (Chinese: voidful/albert_chinese_base)"
+)
+WRITTEN_AS_WORDS = (
+    "the vocabulary lacks these signs and reads them all as the same unknown one: write"
+    " those that matter as words"
 )
 KEEPS_MARKS = (
     "the vocabulary reads ü as u: start from a model that keeps marks, --model OWNER/NAME,"
@@ -227,9 +234,50 @@ def vocabulary_doubts(
         unknown.add(text, [*chain(*feature.ids)])
     doubts = list[str]()
     if unknown.has_unknown:
-        doubts.append(f"warning: unknown are {unknown}; {OTHER_MODEL}")
+        doubts.append(f"warning: unknown are {unknown}; {_advice_on(unknown)}")
     if unknown.dropped:
         doubts.append(f"warning: {unknown.dropped}; {KEEPS_MARKS}")
+    return tuple(doubts)
+
+
+def _advice_on(unknown: UnknownPieces) -> str:
+    return OTHER_MODEL if unknown.are_letters else WRITTEN_AS_WORDS
+
+
+def doubts_about_rows(
+    family: "Family[Any, Any]", examples: Sequence[Any], path: Path
+) -> tuple[str, ...]:
+    """Return what is wrong with the rows of a file that are trained on: texts that are
+    missing, and equal ones with different labels.
+    """
+    num_empty = 0
+    labels_of = dict[int, Counter[str]]()  # by the hash of the texts
+    for example in examples:
+        texts = family.texts(example)
+        label = family.expected(example)
+        if not texts[0] or texts[0].isspace():
+            num_empty += 1
+        elif label is not None:
+            labels_of.setdefault(_hash_texts(texts), Counter())[label] += 1
+    num_rows = len(examples)
+    doubts = list[str]()
+    if num_empty:
+        doubts.append(
+            f"warning: {num_empty:,} of {num_rows:,} rows have no text: they teach"
+            " nothing, so delete them"
+        )
+    num_contradictory = 0
+    for labels in labels_of.values():
+        if len(labels) > 1:
+            num_contradictory += labels.total()
+    # scores of equal texts differ where people rate them
+    are_names = bool(family.head.labels) and not getattr(family, "is_number", False)
+    if are_names and num_contradictory > MOST_CONTRADICTORY * num_rows:
+        doubts.append(
+            f"warning: {num_contradictory:,} of {num_rows:,} rows have a text to which"
+            " other rows give another label: litebert data check"
+            f" {quote(str(path))} lists them"
+        )
     return tuple(doubts)
 
 
@@ -438,6 +486,7 @@ class _Pieces:
                 str(unknown),
                 detail=name,
                 times=unknown.num_unknown,
+                advice=_advice_on(unknown),
             )
 
 

@@ -1,7 +1,8 @@
 """Does a vocabulary fit a text? What it cannot read is counted."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from litebert.tokenizer.tokenizer import Tokenizer
 
@@ -40,15 +41,25 @@ class UnknownPieces:
         """Return their share, and the ten most common characters that the vocabulary
         lacks, with their counts.
         """
-        unk_id = self.tokenizer.unk_id
         lacking = list[str]()
-        for character, count in self._characters.most_common():
-            if unk_id in self.tokenizer.encode_ids([character])[0]:
-                lacking.append(f"{character!r} {count:,}")
-            if len(lacking) == 10:
-                break
+        for character in islice(self._lacking(), 10):
+            lacking.append(f"{character!r} {self._characters[character]:,}")
         share = self.num_unknown / max(1, self.num_pieces)
         return f"{share:.2%} of pieces: {', '.join(lacking)}"
+
+    @property
+    def are_letters(self) -> bool:
+        """Whether letters are among the most common characters that the vocabulary
+        lacks; others are emoji and signs.
+        """
+        return any(map(str.isalpha, islice(self._lacking(), 10)))
+
+    def _lacking(self) -> Iterator[str]:
+        """Yield the characters that the vocabulary lacks, the most common first."""
+        unk_id = self.tokenizer.unk_id
+        for character, _ in self._characters.most_common():
+            if unk_id in self.tokenizer.encode_ids([character])[0]:
+                yield character
 
     @property
     def has_unknown(self) -> bool:

@@ -30,7 +30,7 @@ from litebert.nn import AlbertForTask
 from litebert.plugins import DATASETS, plugins_used
 from litebert.runs import is_run
 from litebert.settings import Resolved
-from litebert.tasks.check import vocabulary_doubts
+from litebert.tasks.check import doubts_about_rows, vocabulary_doubts
 from litebert.tasks.doubts import baseline
 from litebert.tasks.finetuning import (
     Finetuning,
@@ -168,6 +168,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     require_features(features, dataset.name, data)
     # Said before the training: a text that the vocabulary cannot read teaches little.
     notes = vocabulary_doubts(family, tokenizer, examples, features)
+    if dataset.train is not None:  # a file of the user's own
+        notes += doubts_about_rows(family, examples, data)
     held_out = dict[str, LabeledSet]()
     for split in dataset.dev_splits:
         labeled = dataset.read(data, split)

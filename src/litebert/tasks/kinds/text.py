@@ -476,7 +476,7 @@ class Regression(TextClassification):
         order: tuple[str, ...],  # noqa: ARG003
     ) -> tuple[tuple[str, ...], str]:
         """Return the name of the score, which is that of its column."""
-        note = f"numbers in column {labels.column}"
+        note = f"numbers in column {labels.column}{_range_of(labels)}"
         note += _warn_of_thousands(labels) + _warn_of_scales(labels)
         return (labels.column,), note
 
@@ -550,6 +550,22 @@ class Regression(TextClassification):
         if label is not None:
             closeness = 1 / (1 + abs(label - value))
         return f"{value:.4g}", None, closeness
+
+
+def _range_of(labels: LabelColumn) -> str:
+    """Return the lowest and the highest score of a column in words, so that a total
+    among scores is seen.
+    """
+    scores = list[float]()
+    for label in labels.single:
+        score = number_of(label)
+        if score is None:
+            score = rating_of(label)
+        if score is not None:
+            scores.append(score)
+    if not scores:
+        return ""
+    return f", from {min(scores):g} to {max(scores):g}"
 
 
 def _warn_of_thousands(labels: LabelColumn) -> str:

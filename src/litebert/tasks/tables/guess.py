@@ -149,7 +149,9 @@ class ColumnGuess:
             return
         which = "none looks like it"
         if candidates:
-            which = f"{' and '.join(candidates)} could be it"
+            *first, last = candidates
+            listed = f"{', '.join(first)} and {last}" if first else last
+            which = f"{listed} could be it"
         raise RequestError(
             "LB-854",
             f"cannot tell which column is the {role}: {which}",

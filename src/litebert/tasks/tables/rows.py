@@ -16,7 +16,7 @@ from shlex import quote
 from typing import Any, ClassVar, Generic, Self
 
 from litebert.config import Splitting
-from litebert.errors import LitebertError, RequestError, did_you_mean
+from litebert.errors import LitebertError, RequestError, did_you_mean, format_count
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Example, Family
 from litebert.tasks.tables.cells import (
@@ -34,6 +34,11 @@ from litebert.tasks.tables.layouts import open_table
 from litebert.tasks.tables.table import TableFile
 
 _SHOWN_LABELS = 20
+# A label with fewer rows cannot be learned and measured. It may be a mistake, such as a
+# total below the table, if other labels have many rows.
+FEWEST_ROWS = 3
+MANY_ROWS = 10
+_SHOWN_RARE = 5
 # what layouts call the column of a role, if it is not called like the role
 NAMED_LIKE: Mapping[Role, Names] = {
     "tokens": ("tokens", "text"),
@@ -316,15 +321,21 @@ def require_labels(
     role: Role = "label",
 ) -> None:
     """Check that there are enough labels, so that something can be learned."""
-    if len(labels) < fewest:
-        received = f"{labels[0]} in every row" if labels else "no label in any row"
-        raise LitebertError(
-            "LB-856",
-            f"{place}: column {column} has only one label",
-            received=received,
-            next="add rows with other labels, or choose another column:"
-            f" --column {role}=NAME",
-        )
+    if len(labels) >= fewest:
+        return
+    what = f"{place}: column {column} has only one label"
+    received = "".join(f"{label} in every row" for label in labels)
+    advice = "add rows with other labels"
+    if not labels:
+        what = f"{place}: column {column} has no labels"
+        received = "no label in any row"
+        advice = "write a label in each row"
+    raise LitebertError(
+        "LB-856",
+        what,
+        received=received,
+        next=f"{advice}, or choose another column: --column {role}=NAME",
+    )
 
 
 def members_of(cell: object, separator: str | None = None) -> Sequence[object]:
@@ -379,11 +390,23 @@ def label_warnings(labels: Mapping[str, int]) -> list[str]:
             f"{len(joined)} of the labels join others ({joined[0]}): if rows have"
             " several labels, add --problem multi-label"
         )
+    misspelt = list[str]()
     for label, usual in usual_spellings(labels).items():
         if label != usual:
+            misspelt.append(label)
             warnings.append(
                 f"label {label} ({labels[label]}) looks like {usual} ({labels[usual]})"
             )
+    rare = list[str]()
+    for label, number in labels.items():
+        if number < FEWEST_ROWS and label not in (*joined, *misspelt):
+            rare.append(f"{label} ({number})")
+    if rare and max(labels.values()) >= MANY_ROWS:
+        more = ", …" if len(rare) > _SHOWN_RARE else ""
+        warnings.append(
+            f"{format_count(len(rare), 'label')} with fewer than {FEWEST_ROWS} rows,"
+            f" too few to learn: {', '.join(rare[:_SHOWN_RARE])}{more}"
+        )
     return warnings
 
 
