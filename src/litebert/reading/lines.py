@@ -80,6 +80,96 @@ def scan_lines(source: Source) -> Iterator[tuple[int, str | LitebertError]]:
                 yield number, _not_utf8(source, number - 1, line, error.start)
 
 
+# ---- blocks of whole lines -----------------------------------------------------------
+
+
+def _whole_lines(source: Source) -> Iterator[bytes]:
+    """Yield blocks of whole lines, in UTF-8; only the last one may lack its line
+    end.
+    """
+    blocks = _LineBlocks(source)
+    try:
+        for piece in _pieces_of_text(source):
+            block = blocks.add(piece)
+            if block is not None:
+                yield block
+    except UnicodeDecodeError as error:
+        raise _not_as_before(source, blocks.num_lines, error) from error
+    except (EOFError, OSError, zlib.error) as error:
+        # an error of the system, not of decompression
+        if getattr(error, "errno", None):
+            raise unreadable(source.name, error) from error
+        raise _cut_off(source, blocks.num_lines, error) from error
+    if blocks.unfinished:
+        yield bytes(blocks.unfinished)
+
+
+def _pieces_of_text(source: Source) -> Iterator[bytes]:
+    """Yield the pieces of a text in UTF-8, without a byte-order mark."""
+    pieces = _read_stdin() if source is STANDARD_INPUT else read_pieces(source)
+    if source.encoding != "utf-8":
+        pieces = encodings.to_utf8(pieces, source.encoding)
+    may_have_mark = source.part is None or source.part.start == 0
+    for piece in pieces:
+        data = piece
+        if may_have_mark:
+            data = piece.removeprefix(b"\xef\xbb\xbf")
+            may_have_mark = not data
+        yield data
+
+
+def _read_stdin() -> Iterator[bytes]:
+    """Yield standard input as it arrives; nothing if it is closed."""
+    if sys.stdin is not None:
+        file = cast(BufferedIOBase, sys.stdin.buffer)
+        yield from iter(lambda: file.read1(PIECE_BYTES), b"")
+
+
+class _LineBlocks:
+    """Joins pieces of a text to blocks of whole lines; refuses lines that are too long,
+    and blank ones without end.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.num_lines = 0  # of all blocks so far
+        # the beginning of a line whose end has not come yet
+        self.unfinished = bytearray()
+        self._source = source
+        self._num_blank = 0  # bytes of blank lines since the last line with a text
+        is_whole_json = source.kind == ".json"
+        self._longest = MAX_JSON_BYTES if is_whole_json else MAX_LINE_BYTES
+
+    def add(self, piece: bytes) -> bytes | None:
+        """Add a piece; return the lines that it completes, None if it has no line
+        end.
+        """
+        end = piece.rfind(b"\n") + 1
+        added = piece[:end] if end else piece
+        if len(self.unfinished) + len(added) > self._longest:
+            received = f"over {self._longest >> 20} MiB"
+            raise _too_long(self._source, self.num_lines + 1, received)
+        self.unfinished += added
+        if not end:
+            return None
+        block = bytes(self.unfinished)
+        self.unfinished = bytearray(piece[end:])
+        self.num_lines += block.count(b"\n")
+        self._count_blank(block)
+        return block
+
+    def _count_blank(self, block: bytes) -> None:
+        if not block.isspace():
+            self._num_blank = 0
+            return
+        self._num_blank += len(block)
+        if self._num_blank > MAX_BLANK_BYTES:
+            received = f"over {MAX_BLANK_BYTES >> 20} MiB of blank lines"
+            raise _too_long(self._source, self.num_lines, received)
+
+
+# ---- errors --------------------------------------------------------------------------
+
+
 def _not_utf8(source: Source, number: int, block: bytes, place: int) -> LitebertError:
     """Return the error for a byte that is not UTF-8, at a place in a block of lines;
     `number` is the number of the line before the block.
@@ -138,83 +228,6 @@ def _convert(source: Source, encoding: str) -> str:
     return f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 > {converted}"
 
 
-def _whole_lines(source: Source) -> Iterator[bytes]:
-    """Yield blocks of whole lines, in UTF-8; only the last one may lack its line
-    end.
-    """
-    blocks = _LineBlocks(source)
-    try:
-        for piece in _pieces_of_text(source):
-            block = blocks.add(piece)
-            if block is not None:
-                yield block
-    except UnicodeDecodeError as error:
-        raise _not_as_before(source, blocks.num_lines, error) from error
-    except (EOFError, OSError, zlib.error) as error:
-        # an error of the system, not of decompression
-        if getattr(error, "errno", None):
-            raise unreadable(source.name, error) from error
-        raise _cut_off(source, blocks.num_lines, error) from error
-    if blocks.unfinished:
-        yield bytes(blocks.unfinished)
-
-
-def _pieces_of_text(source: Source) -> Iterator[bytes]:
-    """Yield the pieces of a text in UTF-8, without a byte-order mark."""
-    pieces = _read_stdin() if source is STANDARD_INPUT else read_pieces(source)
-    if source.encoding != "utf-8":
-        pieces = encodings.to_utf8(pieces, source.encoding)
-    may_have_mark = source.part is None or source.part.start == 0
-    for piece in pieces:
-        data = piece
-        if may_have_mark:
-            data = piece.removeprefix(b"\xef\xbb\xbf")
-            may_have_mark = not data
-        yield data
-
-
-class _LineBlocks:
-    """Joins pieces of a text to blocks of whole lines; refuses lines that are too long,
-    and blank ones without end.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self.num_lines = 0  # of all blocks so far
-        # the beginning of a line whose end has not come yet
-        self.unfinished = bytearray()
-        self._source = source
-        self._num_blank = 0  # bytes of blank lines since the last line with a text
-        is_whole_json = source.kind == ".json"
-        self._longest = MAX_JSON_BYTES if is_whole_json else MAX_LINE_BYTES
-
-    def add(self, piece: bytes) -> bytes | None:
-        """Add a piece; return the lines that it completes, None if it has no line
-        end.
-        """
-        end = piece.rfind(b"\n") + 1
-        added = piece[:end] if end else piece
-        if len(self.unfinished) + len(added) > self._longest:
-            received = f"over {self._longest >> 20} MiB"
-            raise _too_long(self._source, self.num_lines + 1, received)
-        self.unfinished += added
-        if not end:
-            return None
-        block = bytes(self.unfinished)
-        self.unfinished = bytearray(piece[end:])
-        self.num_lines += block.count(b"\n")
-        self._count_blank(block)
-        return block
-
-    def _count_blank(self, block: bytes) -> None:
-        if not block.isspace():
-            self._num_blank = 0
-            return
-        self._num_blank += len(block)
-        if self._num_blank > MAX_BLANK_BYTES:
-            received = f"over {MAX_BLANK_BYTES >> 20} MiB of blank lines"
-            raise _too_long(self._source, self.num_lines, received)
-
-
 def _not_as_before(
     source: Source, num_lines: int, error: UnicodeDecodeError
 ) -> LitebertError:
@@ -244,10 +257,3 @@ def _too_long(source: Source, number: int, received: str) -> LitebertError:
         received=received,
         next="break the text into lines or rows, without long gaps",
     )
-
-
-def _read_stdin() -> Iterator[bytes]:
-    """Yield standard input as it arrives; nothing if it is closed."""
-    if sys.stdin is not None:
-        file = cast(BufferedIOBase, sys.stdin.buffer)
-        yield from iter(lambda: file.read1(PIECE_BYTES), b"")
