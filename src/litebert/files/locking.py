@@ -13,6 +13,15 @@ from typing import BinaryIO
 
 from litebert.errors import LitebertError, disk_errors
 
+# how a log is opened, on every system
+_LOG_FLAGS = (
+    os.O_RDWR
+    | os.O_CREAT
+    | os.O_APPEND
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
 # Windows locks bytes, and nobody else can read those: this one is beyond any log.
 _LOCKED_BYTE = (1 << 31) - 2
 
@@ -126,15 +135,6 @@ def remove_log(log: BinaryIO, path: Path) -> None:
     if os.name == "nt":  # deletes no file that is open
         log.close()
     path.unlink()
-
-
-_LOG_FLAGS = (
-    os.O_RDWR
-    | os.O_CREAT
-    | os.O_APPEND
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 
 
 def _require_log(path: Path) -> None:

@@ -50,12 +50,7 @@ class Sources:
         something must be held out.
         """
         corpora = open_corpora(config, local_corpus(config.data.corpus))
-        # Of the first corpus, unless another one is named: adding to the mix does not
-        # change what is measured.
-        if config.data.eval_corpus:
-            held_out: Corpus | None = Corpus.open(local_corpus(config.data.eval_corpus))
-        else:
-            held_out = corpora[0].held_out()
+        held_out = _held_out(config, corpora[0])
         check_data(config, corpora[0].path, holds_out=held_out is not None)
         assert held_out is not None
         require_one_tokenizer(corpora[0], held_out)
@@ -156,6 +151,15 @@ def open_corpora(config: PretrainConfig, first: Path) -> tuple[Corpus, ...]:
     for corpus in corpora[1:]:
         require_one_tokenizer(corpora[0], corpus)
     return corpora
+
+
+def _held_out(config: PretrainConfig, first: Corpus) -> Corpus | None:
+    """Return the corpus that is named to evaluate on, or else the held-out part of the
+    first one: adding to a mix does not change what is measured.
+    """
+    if config.data.eval_corpus:
+        return Corpus.open(local_corpus(config.data.eval_corpus))
+    return first.held_out()
 
 
 def open_taught(config: PretrainConfig) -> TaughtTexts | None:

@@ -66,10 +66,12 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     verb: ClassVar[str] = "answer"
     refusal: ClassVar[str] = ""
     baseline: ClassVar[str] = "no answer"
-    nothing: ClassVar[ProposedSpan] = EMPTY
     key_measure: ClassVar[str] = "f1"
-    # the null score of a question without any window
-    of_no_window: ClassVar[float | None] = None
+    # what is proposed where no span is possible
+    nothing: ClassVar[ProposedSpan] = EMPTY
+    # A null score says how likely it is that a window has no answer; here, each has one.
+    # This is the null score of a question without any window.
+    null_without_windows: ClassVar[float | None] = None
 
     # ---- learning ----------------------------------------------------------------
 
@@ -109,13 +111,14 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         """
         start, end, _ = targets.view(-1, 3).T  # (windows,) each
         width = max(batch.lengths)
-        is_token = torch.ones_like(batch.ids, dtype=torch.bool)
-        is_token = batch.to_padded(is_token, width=width)  # (windows, width)
         logits = batch.to_padded(network(batch).float(), width=width)
-        logits = logits.masked_fill(~is_token[..., None], NEVER)  # (windows, width, 2)
-        of_start = F.cross_entropy(logits[..., 0], start, reduction="none")
-        of_end = F.cross_entropy(logits[..., 1], end, reduction="none")
-        return (of_start + of_end) / 2
+        tokens = torch.ones_like(batch.ids, dtype=torch.bool)
+        is_token = batch.to_padded(tokens, width=width)  # (windows, width)
+        # (windows, width, 2): padding is never a start or an end
+        scores = logits.masked_fill(~is_token[..., None], NEVER)
+        start_loss = F.cross_entropy(scores[..., 0], start, reduction="none")
+        end_loss = F.cross_entropy(scores[..., 1], end, reduction="none")
+        return (start_loss + end_loss) / 2
 
     # ---- answering ---------------------------------------------------------------
 
@@ -158,14 +161,16 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         outputs: Sequence[Output],
         /,
     ) -> SpanAnswer:
-        nulls = [float(output[0, 2]) for output in outputs if self.has_nulls]
         spans = spans_of(example.context, zip(windows, outputs, strict=True))
+        nulls = list[float]()  # of the windows
+        if self.has_nulls:
+            nulls = [float(output[0, 2]) for output in outputs]
         return self._answer(spans, nulls)
 
     @property
     def has_nulls(self) -> bool:
         """Whether row 0 of the outputs of each window is a null score."""
-        return self.of_no_window is not None
+        return self.null_without_windows is not None
 
     def nulls_of(self, answers: Sequence[SpanAnswer]) -> list[float]:
         """Return the null scores of answers, as they are in the outputs."""
@@ -189,7 +194,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         n_best = list[ProposedSpan]()
         for span, power in zip(spans, powers, strict=True):
             n_best.append(replace(span, probability=power / total))
-        null_score = min(nulls, default=self.of_no_window)
+        null_score = min(nulls, default=self.null_without_windows)
         return SpanAnswer(tuple(n_best), null_score, self.null_threshold)
 
     def merge(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
@@ -233,7 +238,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /
     ) -> list[SpanAnswer]:
         """Answer nothing: no span is more common than another."""
-        nothing = SpanAnswer((NO_SPAN,), self.of_no_window, self.null_threshold)
+        nothing = SpanAnswer((NO_SPAN,), self.null_without_windows, self.null_threshold)
         return [nothing] * len(examples)
 
     def texts(self, example: SpanExample, /) -> tuple[str, ...]:
@@ -298,7 +303,7 @@ class ConditionalSpanAnswering(SpanAnswering):
     heads: ClassVar[tuple[str, ...]] = ("conditional-question-answering",)
     reading: ClassVar[Any] = None
     nothing: ClassVar[ProposedSpan] = NO_SPAN
-    of_no_window: ClassVar[float | None] = 1e6  # squad_utils.py L1262
+    null_without_windows: ClassVar[float | None] = 1e6  # squad_utils.py L1262
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return half the sum of three cross entropies: start, end given the right
@@ -306,9 +311,10 @@ class ConditionalSpanAnswering(SpanAnswering):
         """
         start, end, is_impossible = targets.view(-1, 3).T  # (windows,) each
         spans = score_spans(network, batch, start[:, None])
-        of_start = spans.start.gather(1, start[:, None])
-        of_end = spans.end[:, 0].gather(1, end[:, None])
-        likelihood = (of_start + of_end)[:, 0]
+        # log-probabilities, (windows, 1)
+        start_likelihood = spans.start.gather(1, start[:, None])
+        end_likelihood = spans.end[:, 0].gather(1, end[:, None])
+        likelihood = (start_likelihood + end_likelihood)[:, 0]
         no_answer = F.binary_cross_entropy_with_logits(
             spans.no_answer, is_impossible.to(spans.no_answer), reduction="none"
         )
@@ -335,21 +341,20 @@ class ConditionalSpanAnswering(SpanAnswering):
         used.
         """
         by_id = answers_by_id(examples, answers)
-        of_best = threshold_measures(by_id.gold, by_id.texts, by_id.nulls)
+        tuned = threshold_measures(by_id.gold, by_id.texts, by_id.nulls)
         threshold = self.null_threshold
-        # the official script measures its curves only where it tunes the threshold
-        nulls = by_id.nulls if threshold is None else None
+        nulls: dict[str, float] | None = None
         if threshold is None:
-            threshold = of_best["best_f1_threshold"]
+            threshold = tuned["best_f1_threshold"]
+            # the official script measures its curves only where it tunes the threshold
+            nulls = by_id.nulls
         texts = dict[str, str]()
         for key, text in by_id.texts.items():
-            texts[key] = text if by_id.nulls[key] < threshold else ""
-        measured = squad2_measures(by_id.gold, texts, nulls) | of_best
-        measured |= {"threshold": threshold}
-        totals = [name for name in measured if name.endswith("total")]
-        for name in totals:
-            del measured[name]
-        return measured
+            is_given = by_id.nulls[key] < threshold
+            texts[key] = text if is_given else ""
+        measured = squad2_measures(by_id.gold, texts, nulls)
+        measures = {**measured, **tuned, "threshold": threshold}
+        return {name: measures[name] for name in measures if not name.endswith("total")}
 
 
 @dataclass(frozen=True)
