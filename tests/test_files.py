@@ -110,6 +110,12 @@ def test_system_errors_become_messages(code: str, name: str) -> None:
         )
 
 
+def test_a_limit_on_the_size_of_files_is_not_called_a_full_disk() -> None:
+    converted = as_litebert_error(OSError(errno.EFBIG, "File too large", "a.bin"))
+    assert converted and converted.what == "a.bin may not become larger"
+    assert converted.received == "File too large"
+
+
 def test_a_failed_allocation_is_reported_as_out_of_memory() -> None:
     with pytest.raises(MemoryError) as numpy_error:
         np.empty(1 << 60, np.uint8)

@@ -333,6 +333,21 @@ def test_closed_streams_and_a_missing_rank_are_no_error(typed: str) -> None:
     )
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not delete this folder")
+def test_a_current_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'rmdir "$PWD"; {shlex.join(COMMAND)} recipes list'],
+        cwd=gone,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("LB-010: the current folder does not exist")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
 @pytest.mark.parametrize("words", ["recipes list", "recipes list --json", "--help"])
 def test_a_full_disk_behind_standard_output_is_named(words: str) -> None:

@@ -18,6 +18,8 @@ from safetensors.torch import load_file, save_file
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import ModelFolder, read_folder, write_folder
+from litebert.folder.weights import stamp_weights
+from litebert.inference.model import Model
 from litebert.nn import AlbertForPretraining
 from tests.memory import memory_below, run_in_child
 from tests.networks import SHAPE, drawn, random_model
@@ -58,6 +60,28 @@ def test_tied_tensors_may_be_stored_in_any_combination(
     assert not again.missing and all(
         torch.equal(tensor, state[name]) for name, tensor in expected.items()
     )
+
+
+def test_a_tensor_may_be_stored_twice_if_both_are_equal(weights: Path) -> None:
+    tensors = load_file(weights)
+    expected = read_folder(weights.parent).network.state_dict()
+    bare = WORDS.removeprefix("albert.")
+    save_file(tensors | {bare: tensors[WORDS].clone()}, weights)
+    state = read_folder(weights.parent).network.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in expected.items())
+    save_file(tensors | {bare: tensors[WORDS] + 1}, weights)
+    with pytest.raises(DamagedError, match=r"LB-609[\s\S]*word_embeddings"):
+        read_folder(weights.parent)
+
+
+def test_a_link_to_nothing_is_no_file_of_weights(weights: Path) -> None:
+    folder = weights.parent
+    (folder / "other.safetensors").symlink_to("nowhere")
+    assert set(stamp_weights(folder)) == {"model.safetensors"}
+    weights.unlink()
+    weights.symlink_to("nowhere")
+    with pytest.raises(LitebertError, match="LB-602"):
+        Model.load(folder)
 
 
 def test_an_untied_masked_lm_head_is_left_out_and_the_encoder_is_used(

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -243,6 +244,7 @@ def run(words: Sequence[str]) -> int:
     """
     typed, plugins, is_debugged = _take_global_options(words)
     try:
+        _require_current_folder()
         for plugin in plugins:
             load_plugin(plugin)
         code = _invoke(typed)
@@ -266,6 +268,19 @@ def run(words: Sequence[str]) -> int:
         say(readable.for_shell())
         return readable.exit_code
     return code
+
+
+def _require_current_folder() -> None:
+    """Raise if the current folder was deleted: torch ends the process without it."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise LitebertError(
+            "LB-010",
+            "the current folder does not exist any more",
+            received="it was deleted or moved",
+            next="cd ~",
+        ) from error
 
 
 def _invoke(typed: list[str]) -> int:

@@ -73,7 +73,8 @@ def _memory_error(error: BaseException) -> LitebertError:
         "LB-007",
         what,
         received=received,
-        next="lower train.micro_batch_size or --batch-size, or use a smaller model",
+        next="use a smaller model or shorter texts; when training, lower"
+        " train.micro_batch_size",
     )
 
 
@@ -94,7 +95,16 @@ def _system_error(
         look = f"ls -ld {quote(str(_deepest_existing(path)))}"
     said = error.strerror or str(error) or type(error).__name__
     number = error.errno
-    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if number == errno.EFBIG:
+        return ResourceError(
+            "LB-001",
+            f"{name} may not become larger",
+            received=said,
+            expected="no limit on the size of files: ulimit -f, or that of the disk",
+            next="raise the limit or choose another folder, then rerun; nothing"
+            " incomplete has its final name",
+        )
+    if number in (errno.ENOSPC, errno.EDQUOT):
         full_disk = written or path
         received = said
         if full_disk is not None:

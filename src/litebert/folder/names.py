@@ -258,6 +258,10 @@ def _under_usual_names(
         place = _OLD_NORM.sub(_new_norm, name)
         if place.startswith(("embeddings.", "encoder.", "pooler.")):
             place = layout.encoder + place
+        if place in named and not are_equal(named[place], tensor):
+            raise damaged_model(
+                "LB-609", f"{place} is in the weights twice", f"as {name}, too"
+            )
         named[place] = tensor
     for buffer in ("position_ids", "token_type_ids"):  # of transformers, in old files
         named.pop(f"{layout.encoder}embeddings.{buffer}", None)

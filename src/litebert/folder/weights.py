@@ -236,7 +236,10 @@ Stamps: TypeAlias = dict[str, Stamp]
 def stamp_weights(folder: Path) -> Stamps:
     stamps: Stamps = {}
     for path in folder.glob("*.safetensors"):
-        status = path.stat()
+        try:
+            status = path.stat()
+        except OSError:  # a link to nothing, or a file that was deleted just now
+            continue
         stamps[path.name] = Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
     return stamps
 

@@ -20,6 +20,7 @@ from litebert.answers import (
     SpanFound,
     Tagging,
 )
+from litebert.errors import escape_breaks
 from litebert.inference.verb import TASK, Field, Form, Row, Verb, choices_of, column
 from litebert.plugins import VERBS
 
@@ -184,7 +185,7 @@ def _labels_line(row: Row, answer: Classification) -> str:
     """Return the labels, the beginning of the text, and the likeliest values; for a
     score, only its name, its value and the text.
     """
-    labels = ", ".join(answer.labels) or "no label"
+    labels = escape_breaks(", ".join(answer.labels)) or "no label"
     beginning = " ".join(row["text"].split())[:50]
     if answer.labels and len(answer.values) == 1:
         [score] = answer.values.values()
@@ -193,7 +194,7 @@ def _labels_line(row: Row, answer: Classification) -> str:
     likeliest = sorted(answer.values, key=lambda name: -answer.values[name])
     values = list[str]()
     for name in likeliest[:MOST_VALUES]:
-        values.append(f"{name} {answer.values[name]:.4f}")
+        values.append(f"{escape_breaks(name)} {answer.values[name]:.4f}")
     if len(likeliest) > MOST_VALUES:
         values.append("…")
     joined = "  ".join(values)
