@@ -111,19 +111,17 @@ def build_network(
         dtype=dtype,
         for_inference=for_inference,
     )
-    # The names on disk of each parameter: a block that several layers share may be
-    # there once for each of them.
     expected = network.state_dict()
     places = dict[str, list[str]]()
     for name in expected:
         places[name] = on_disk.tensor_names(name, settled, head, layout)
-    parameters = _merge_copies(places, named, source)
-    used = set(chain.from_iterable(places[name] for name in parameters))
-    unused = tuple(sorted(named.keys() - used))
+    stored = _Stored(named, places, layout, source)
+    parameters = stored.merge_copies()
     missing = frozenset(expected) - frozenset(parameters)
 
     # The file must have no other layers, no other shapes, and lack nothing needed.
-    _require_no_layers(unused, layout, source)
+    unused = stored.unused(parameters)
+    stored.require_no_layers(unused)
     for name, tensor in parameters.items():
         place = f"{source}: {places[name][0]}"
         _require_fit(tensor, expected[name], place)
@@ -132,7 +130,7 @@ def build_network(
     optional = list[str]()
     if head is None:
         optional = [f"{name}." for name in (*pretraining_heads, "albert.pooler")]
-    _require_complete(missing, parameters, places, optional, layout, source)
+    stored.require_complete(missing, parameters, optional)
 
     # the tensors themselves become the parameters: nothing is copied
     network.load_state_dict(parameters, strict=False, assign=True)
@@ -203,52 +201,98 @@ def _empty_network(
     return network
 
 
-def _merge_copies(
-    places: Mapping[str, list[str]], named: Mapping[str, Tensor], source: Path
-) -> dict[str, Tensor]:
-    """Return the tensor of each parameter; with partial sharing, a file has several
-    copies, which must be equal.
-    """
-    parameters = dict[str, Tensor]()
-    for name, copies in places.items():
-        for place in copies:
-            if place not in named:
-                continue
-            first = parameters.setdefault(name, named[place])
-            if not on_disk.are_equal(first, named[place]):
-                raise DamagedError(
-                    "LB-605",
-                    f"{source}: config.json says that {place} is shared, but its copies"
-                    " differ",
-                    next='set "sharing" to "none" in config.json to load separate'
-                    " layers",
-                )
-    return parameters
+# ---- the tensors of a file -----------------------------------------------------------
 
 
-# ---- what does not fit ---------------------------------------------------------------
+@dataclass(frozen=True)
+class _Stored:
+    """The tensors of a file, which become the parameters of a network."""
+
+    tensors: Mapping[str, Tensor]  # by their names on disk
+    # The names on disk of each parameter: a block that several layers share may be there
+    # once for each of them.
+    places: Mapping[str, list[str]]
+    layout: TensorNames
+    source: Path
+
+    def merge_copies(self) -> dict[str, Tensor]:
+        """Return the tensor of each parameter; with partial sharing, a file has several
+        copies, which must be equal.
+        """
+        parameters = dict[str, Tensor]()
+        for name, copies in self.places.items():
+            for place in copies:
+                if place not in self.tensors:
+                    continue
+                first = parameters.setdefault(name, self.tensors[place])
+                if not on_disk.are_equal(first, self.tensors[place]):
+                    raise DamagedError(
+                        "LB-605",
+                        f"{self.source}: config.json says that {place} is shared, but"
+                        " its copies differ",
+                        next='set "sharing" to "none" in config.json to load separate'
+                        " layers",
+                    )
+        return parameters
+
+    def unused(self, parameters: Iterable[str]) -> tuple[str, ...]:
+        """Return the names on disk of tensors that are in none of these parameters."""
+        used = set(chain.from_iterable(self.places[name] for name in parameters))
+        return tuple(sorted(self.tensors.keys() - used))
+
+    def require_no_layers(self, unused: Iterable[str]) -> None:
+        """Raise if the file has layers that the configuration lacks; unused heads are
+        allowed.
+        """
+        pooler = f"{self.layout.encoder}pooler"
+        of_encoder = [name for name in unused if name.startswith(self.layout.encoder)]
+        layers = [name for name in of_encoder if not name.startswith(pooler)]
+        if not layers:
+            return
+        settings = "num_hidden_groups, inner_group_num and sharing"
+        if self.layout is BERT:
+            settings = "num_hidden_layers"
+        raise DamagedError(
+            "LB-604",
+            f"{self.source} has tensors that do not belong to this network",
+            received=", ".join(layers[:5]),
+            next=f"check {settings} in config.json",
+        )
+
+    def require_complete(
+        self,
+        missing: Collection[str],
+        parameters: Iterable[str],
+        optional: Sequence[str],
+    ) -> None:
+        """Raise if weights are missing that the network needs.
+
+        Those whose names begin like `optional` may be missing, each of their layers as
+        a whole: without a task head, the pretraining heads and the pooler.
+        """
+        # layers of which the file has something, but not all
+        partial = {name.rpartition(".")[0] for name in parameters}
+        needed = list[str]()
+        for name in sorted(missing):
+            is_optional = name.startswith(tuple(optional))
+            layer = name.rpartition(".")[0]
+            if not is_optional or layer in partial:
+                needed.append(self.places[name][0])
+        if not needed:
+            return
+        received = f"no {', '.join(needed[:3])}"
+        if len(needed) > 3:
+            received += " ..."
+        raise DamagedError(
+            "LB-660",
+            f"{self.source} lacks weights that its network needs",
+            received=received,
+            next='to read only the encoder, set "architectures" to'
+            f' ["{self.layout.family}Model"] in the configuration',
+        )
 
 
-def _require_no_layers(
-    unused: Iterable[str], layout: TensorNames, source: Path
-) -> None:
-    """Raise if the file has layers that the configuration lacks; unused heads are
-    allowed.
-    """
-    pooler = f"{layout.encoder}pooler"
-    of_encoder = [name for name in unused if name.startswith(layout.encoder)]
-    layers = [name for name in of_encoder if not name.startswith(pooler)]
-    if not layers:
-        return
-    settings = "num_hidden_groups, inner_group_num and sharing"
-    if layout is BERT:
-        settings = "num_hidden_layers"
-    raise DamagedError(
-        "LB-604",
-        f"{source} has tensors that do not belong to this network",
-        received=", ".join(layers[:5]),
-        next=f"check {settings} in config.json",
-    )
+# ---- tensors that do not fit ---------------------------------------------------------------
 
 
 def _require_fit(tensor: Tensor, expected: Tensor, place: str) -> None:
@@ -288,38 +332,3 @@ def _require_calibration(name: str, tensor: Tensor, place: str) -> None:
             f"{place} has values that no calibration gives",
             f"from {least:.4g} to {most:.4g}",
         )
-
-
-def _require_complete(
-    missing: Collection[str],
-    parameters: Mapping[str, Tensor],
-    places: Mapping[str, list[str]],
-    optional: Sequence[str],
-    layout: TensorNames,
-    source: Path,
-) -> None:
-    """Raise if weights are missing that the network needs.
-
-    Those whose names begin like `optional` may be missing, each of their layers as a
-    whole: without a task head, the pretraining heads and the pooler.
-    """
-    # layers of which the file has something, but not all
-    partial = {name.rpartition(".")[0] for name in parameters}
-    needed = list[str]()
-    for name in sorted(missing):
-        is_optional = name.startswith(tuple(optional))
-        layer = name.rpartition(".")[0]
-        if not is_optional or layer in partial:
-            needed.append(name)
-    if not needed:
-        return
-    received = f"no {', '.join(places[name][0] for name in needed[:3])}"
-    if len(needed) > 3:
-        received += " ..."
-    raise DamagedError(
-        "LB-660",
-        f"{source} lacks weights that its network needs",
-        received=received,
-        next=f'to read only the encoder, set "architectures" to ["{layout.family}Model"]'
-        " in the configuration",
-    )

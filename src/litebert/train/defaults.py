@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from litebert.config import FinetuneConfig
+from litebert.config import FinetuneConfig, FinetuneTrainConfig
 from litebert.files import Json
 from litebert.optim import build_schedule
 from litebert.origins import SUITED
@@ -141,22 +141,17 @@ def settle_defaults(
     )
     config = suited.config
     train = config.train
-    steps = train.steps
-    if not steps:
-        steps = max(1, round(train.epochs * num_features / train.batch_size))
+    steps = _steps_of(train, num_features)
     # raises for a warm-up that is too long, before any work
     build_schedule(config.optim, total_steps=steps)
-    eval_every = train.eval_every
-    if not eval_every:
-        # Once an epoch, but an evaluation must not cost more than a third of the
-        # training before it: answering a row takes a third of training on it.
-        least_trained = max(num_features, num_held_out)
-        eval_every = min(math.ceil(least_trained / train.batch_size), steps)
-    recorded = RunFolder(folder).settings
+    # Once an epoch, but an evaluation must not cost more than a third of the training
+    # before it: answering a row takes a third of training on it.
+    least_trained = max(num_features, num_held_out)
+    eval_every = min(math.ceil(least_trained / train.batch_size), steps)
     settled: dict[str, Json] = {
         "steps": steps,
-        "eval_every": eval_every,
-        "precision": settled_precision(train, recorded),
+        "eval_every": train.eval_every or eval_every,
+        "precision": settled_precision(train, RunFolder(folder).settings),
         # such a start gives answers, which training must improve
         "eval_at_start": train.eval_at_start or fits_head or trains_vectors,
     }
@@ -168,3 +163,10 @@ def settle_defaults(
             }
         )
     )
+
+
+def _steps_of(train: FinetuneTrainConfig, num_features: int) -> int:
+    """Return the steps of a run: as they are set, or those of its epochs."""
+    if train.steps:
+        return train.steps
+    return max(1, round(train.epochs * num_features / train.batch_size))
