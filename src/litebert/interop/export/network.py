@@ -146,27 +146,18 @@ def pad_network(
     """
     padded = deepcopy(network).eval()
     _transpose_layers(padded)
-    pooler = padded.albert.pooler
-    if pooler is not None and not _is_whole(pooler):
-        pooler = None
     readers = list[Reader]()
     has_choices = False
     if has_head and isinstance(padded, AlbertForTask):
-        readers.append(_task_reader(padded))
+        readers = [_task_reader(padded)]
         kind = padded.head_config.task_kind
         has_choices = kind is not None and kind.has_several_sequences
     elif has_head and isinstance(padded, AlbertForPretraining):
-        if _is_whole(padded.masked_lm):
-            words = padded.albert.embedding.word
-            readers.append(MaskedLM(padded.masked_lm, words))
-        has_order = "sentence_order" in padded.heads and not has_states
-        if has_order and pooler is not None and _is_whole(padded.sentence_order):
-            readers.append(Pooled("sop_logits", pooler, padded.sentence_order))
-    if has_states or not readers:
-        is_alone = not readers
-        readers.insert(0, States())
-        if is_alone and pooler is not None:
-            readers.append(Pooled("pooler_output", pooler))
+        readers = _pretraining_readers(padded, has_order=not has_states)
+    if not readers:
+        readers = _encoder_readers(padded.albert)
+    elif has_states:
+        readers = [States(), *readers]
     return PaddedNetwork(padded.albert, readers, has_choices=has_choices).eval()
 
 
@@ -179,10 +170,11 @@ def _transpose_layers(network: nn.Module) -> None:
 
 
 def _is_whole(layers: nn.Module) -> bool:
+    """Return whether a file had all parameters of these layers."""
     return not any(parameter.is_meta for parameter in layers.parameters())
 
 
-# --- its outputs ----------------------------------------------------------------------
+# ---- its outputs ---------------------------------------------------------------------
 
 
 class Reader(nn.Module):
@@ -351,6 +343,40 @@ def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:
     column = torch.arange(mask.shape[1], device=mask.device)  # (length,)
     last = mask.sum(-1, keepdim=True) - 1  # (batch, 1), the place of the last [SEP]
     return (column == 0) | ((segments == 1) & (column < last))
+
+
+# ---- which outputs a network has -----------------------------------------------------
+
+
+def _encoder_readers(albert: Albert) -> list[Reader]:
+    """Return the readers of an encoder without a head."""
+    pooler = _whole_pooler(albert)
+    if pooler is None:
+        return [States()]
+    return [States(), Pooled("pooler_output", pooler)]
+
+
+def _pretraining_readers(
+    network: AlbertForPretraining, *, has_order: bool
+) -> list[Reader]:
+    """Return the readers of the pretraining heads that the file has; with `has_order`,
+    also of sentence order.
+    """
+    readers = list[Reader]()
+    if _is_whole(network.masked_lm):
+        readers.append(MaskedLM(network.masked_lm, network.albert.embedding.word))
+    pooler = _whole_pooler(network.albert)
+    if not has_order or pooler is None or "sentence_order" not in network.heads:
+        return readers
+    if _is_whole(network.sentence_order):
+        readers.append(Pooled("sop_logits", pooler, network.sentence_order))
+    return readers
+
+
+def _whole_pooler(albert: Albert) -> nn.Module | None:
+    """Return the pooler; None if there is none, or none in the file."""
+    pooler = albert.pooler
+    return pooler if pooler is not None and _is_whole(pooler) else None
 
 
 def _task_reader(network: AlbertForTask) -> Reader:
