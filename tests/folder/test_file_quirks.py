@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import ModelFolder, read_folder, write_folder
-from litebert.folder.weights import stamp_weights
+from litebert.folder.weights import stamp_weights, write_weights
 from litebert.inference.model import Model
 from litebert.nn import AlbertForPretraining
 from tests.memory import memory_below, run_in_child
@@ -52,9 +52,13 @@ def test_tied_tensors_may_be_stored_in_any_combination(
     tensors |= {f"predictions.{name}": bias.clone() for name in kept}
     if has_decoder:
         tensors["predictions.decoder.weight"] = tensors[WORDS].clone()
-    save_file(
-        tensors | {"albert.embeddings.position_ids": torch.arange(64)[None]}, weights
-    )
+    # buffers of older versions of transformers
+    positions = torch.arange(64)[None]
+    buffers = {
+        "albert.embeddings.position_ids": positions,
+        "albert.embeddings.token_type_ids": torch.zeros_like(positions),
+    }
+    save_file(tensors | buffers, weights)
     again = read_folder(weights.parent)
     state = again.network.state_dict()
     assert not again.missing and all(
@@ -82,6 +86,25 @@ def test_a_link_to_nothing_is_no_file_of_weights(weights: Path) -> None:
     weights.symlink_to("nowhere")
     with pytest.raises(LitebertError, match="LB-602"):
         Model.load(folder)
+
+
+def test_the_tensors_of_a_file_begin_at_multiples_of_eight_bytes(
+    tmp_path: Path,
+) -> None:
+    """Elsewhere, readers that map a file would have to copy them."""
+    for num_letters in range(1, 9):
+        path = tmp_path / f"{num_letters}.safetensors"
+        write_weights(path, {"w" * num_letters: torch.ones(2)})
+        size = int.from_bytes(path.read_bytes()[:8], "little")
+        assert size % 8 == 0
+
+
+def test_of_float_and_eight_bit_weights_the_float_ones_are_read(weights: Path) -> None:
+    expected = read_folder(weights.parent).network.state_dict()
+    weights.with_name("model-int8.safetensors").write_bytes(b"the rounded ones")
+    state = read_folder(weights.parent).network.state_dict()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, state[name]), name
 
 
 def test_an_untied_masked_lm_head_is_left_out_and_the_encoder_is_used(

@@ -21,6 +21,7 @@ from sentence_transformers.sentence_transformer.modules import (
 )
 
 import litebert
+from litebert.config import AlbertConfig
 from litebert.config import Pooling as Pooled
 from litebert.errors import LitebertError
 from litebert.folder import SentenceVectors, read_config
@@ -234,6 +235,7 @@ def test_a_dense_layer_is_read_with_or_without_a_bias(
         ),
         ([{**LAYER, "linear.bias": torch.ones(4)}], {}, r"of shape \[3, 4\]"),
         ([{"linear.weight": BIAS}], {}, r"a dense layer of shape \[3\]"),
+        ([{"linear.weight": torch.ones(0, 4)}], {}, r"a dense layer of shape \[0, 4\]"),
         ([{"linear.weight": WEIGHT[:, :2].clone()}], {}, "reads 2 of 4 numbers"),
         ([LAYER, LAYER], {}, "reads 4 of 3 numbers"),
         ([LAYER], {"use_residual": True}, "with a residual"),
@@ -276,6 +278,18 @@ def test_the_longest_text_is_that_of_the_settings_or_of_the_tokenizer(
     )
     vectors = read_sentence_vectors(folder)
     assert vectors is not None and vectors.max_length == length
+
+
+@pytest.mark.parametrize(("max_length", "written"), [(None, 64), (20, 20), (100, 64)])
+def test_the_longest_text_that_is_written_has_a_position_for_each_piece(
+    tmp_path: Path, max_length: int | None, written: int
+) -> None:
+    """sentence-transformers cuts texts there; a network fails on longer ones."""
+    vectors = SentenceVectors(max_length=max_length)
+    config = AlbertConfig(max_position_embeddings=64)
+    write_sentence_transformers(tmp_path, vectors, config)
+    settings = json.loads((tmp_path / "sentence_bert_config.json").read_text())
+    assert settings["max_seq_length"] == written
 
 
 def test_dimensions_similarity_and_case_are_read_or_refused(tmp_path: Path) -> None:

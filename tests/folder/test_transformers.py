@@ -23,6 +23,8 @@ from litebert.folder import (
     write_folder,
 )
 from litebert.folder.card import model_card
+from litebert.folder.config import read_layout
+from litebert.folder.names import ALBERT, BERT
 from litebert.inference.model import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.plugins import TASK_HEADS
@@ -276,6 +278,50 @@ def test_what_a_config_leaves_out_has_the_default_of_transformers(
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(LitebertError, match="LB-602"):
         read_folder(tmp_path)
+
+
+# ---- what a config.json of others says or leaves out ---------------------------------
+
+
+def head_in(folder: Path, **table: object) -> HeadConfig:
+    """Return the head that a config.json with these contents describes."""
+    contents = {"architectures": ["AlbertForSequenceClassification"], **table}
+    (folder / "config.json").write_text(json.dumps(contents))
+    head = read_head(folder)
+    assert head is not None
+    return head
+
+
+def test_more_than_ten_labels_are_ordered_by_their_numbers(tmp_path: Path) -> None:
+    names = {str(number): f"label {number}" for number in (11, *range(11))}
+    expected = tuple(f"label {number}" for number in range(12))
+    assert head_in(tmp_path, id2label=names).labels == expected
+
+
+def test_labels_without_numbers_have_the_names_of_transformers(tmp_path: Path) -> None:
+    names = {"good": "0", "bad": "1"}
+    assert head_in(tmp_path, id2label=names).labels == ("LABEL_0", "LABEL_1")
+
+
+@pytest.mark.parametrize(
+    ("names", "problem_type"),
+    [({"0": "score"}, "regression"), ({}, "single_label_classification")],
+)
+def test_without_a_kind_of_problem_one_label_is_a_score(
+    tmp_path: Path, names: dict[str, str], problem_type: str
+) -> None:
+    assert head_in(tmp_path, id2label=names).problem_type == problem_type
+    head = head_in(tmp_path, id2label=names, problem_type=None)
+    assert head.problem_type == problem_type
+
+
+def test_the_class_tells_a_bert_where_its_type_is_missing(tmp_path: Path) -> None:
+    """As in files of early versions of transformers."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"architectures": ["BertForMaskedLM"]}))
+    assert read_layout(tmp_path).names is BERT
+    path.write_text("{}")
+    assert read_layout(tmp_path).names is ALBERT
 
 
 QUERY = "albert.encoder.albert_layer_groups.2.albert_layers.0.attention.query.weight"

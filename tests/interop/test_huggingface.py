@@ -111,6 +111,8 @@ def test_settings_that_are_known_to_be_wrong_are_overruled(tmp_path: Path) -> No
         and "set it to 16" in xlarge["num_attention_heads"]
     )
     assert doubts(AlbertConfig()) == {}
+    # a BERT's gelu is what it says
+    assert doubts(AlbertConfig(hidden_act="gelu", sharing="none")) == {}
 
 
 @pytest.mark.parametrize("is_bare", [True, False])

@@ -297,7 +297,7 @@ def _is_id(value: Json) -> bool:
     """Return whether a value is the id of a piece: transformers also writes null, -1
     and lists.
     """
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and value >= 0
 
 
 def _require_encoder(table: dict[str, Json], model_type: str, path: Path) -> None:

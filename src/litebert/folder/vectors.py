@@ -369,13 +369,14 @@ class _Reader:
         tensors = read_tensors(path).tensors
         if _WEIGHT not in tensors or not tensors.keys() <= {_WEIGHT, _BIAS}:
             raise self.refusal(f"a dense layer of {', '.join(sorted(tensors)[:5])}")
+        shape = tensors[_WEIGHT].shape
+        has_other_bias = _BIAS in tensors and tensors[_BIAS].shape != shape[:1]
+        if len(shape) != 2 or 0 in shape or has_other_bias:
+            raise self.refusal(f"a dense layer of shape {list(shape)}")
         weight = widen(tensors[_WEIGHT], f"{path}: {_WEIGHT}")
         bias = None
         if _BIAS in tensors:
             bias = widen(tensors[_BIAS], f"{path}: {_BIAS}")
-        has_other_bias = bias is not None and bias.shape != weight.shape[:1]
-        if weight.ndim != 2 or has_other_bias:
-            raise self.refusal(f"a dense layer of shape {list(weight.shape)}")
         return weight, bias
 
 

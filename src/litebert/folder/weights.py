@@ -210,8 +210,6 @@ def widen(tensor: Tensor, place: str) -> Tensor:
     if not tensor.is_floating_point():
         return tensor
     wide = tensor.float()
-    if wide.numel() == 0:
-        return wide
     # aminmax copies nothing, and returns NaN if there is one.
     lowest, highest = wide.aminmax()
     if not (lowest.isfinite() and highest.isfinite()):
