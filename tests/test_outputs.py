@@ -229,6 +229,22 @@ def test_what_appears_under_the_name_of_an_output_stays(
     assert os.path.lexists(output)
 
 
+@pytest.mark.parametrize("output", [".", "..", "", "full"])
+def test_the_current_folder_and_those_around_it_are_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    current = tmp_path / "current"
+    current.mkdir()
+    monkeypatch.chdir(current)
+    path = current if output == "full" else Path(output)
+    with (
+        pytest.raises(LitebertError, match=r"LB-008: .* the current folder"),
+        staged_folder(path),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == [current]
+
+
 @pytest.mark.usefixtures("system")
 def test_of_several_writers_of_one_new_output_one_succeeds(tmp_path: Path) -> None:
     done = list[str]()

@@ -1,8 +1,10 @@
 """Files of new texts for the verbs: which column is read, and what is told of others."""
 
+from pathlib import Path
+
 import pytest
 
-from litebert.cli.rows import Reading, find_source
+from litebert.cli.rows import Reading, find_source, find_sources
 from litebert.errors import LitebertError
 from litebert.reading.tables import Row
 from tests.tables import Write
@@ -51,3 +53,11 @@ def test_a_file_without_the_column_is_told_the_likely_one(
     with pytest.raises(LitebertError, match="LB-944") as raised:
         rows_read(TEXTS, path)
     assert raised.value.next == f"add --column text={column}"
+
+
+def test_a_path_to_a_file_without_an_ending_is_no_text(tmp_path: Path) -> None:
+    posts = tmp_path / "posts"
+    posts.write_text("Anna walked home.\n")
+    with pytest.raises(LitebertError, match="LB-304"):
+        find_sources([str(posts)])
+    assert find_sources(["and/or"]) == find_sources(["posts"]) == []

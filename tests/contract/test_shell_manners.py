@@ -177,6 +177,7 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     "an empty model": (1, "fill [MASK] --model ''", "LB-538 empty"),
     "an empty second text": (1, "order 'A cat.' '' --model BASE", "LB-945 order blank"),
     "an empty text": (1, "classify '' --model RUNS/reviews", "text"),
+    "a device": (1, "embed /dev/null --model BASE", "LB-303 pipe first"),
     "a file of texts": (1, "embed mising.csv --model BASE", "mising.csv"),
     "a file beside a text": (
         1,

@@ -151,7 +151,7 @@ def _require_folder_to_write(folder: Path, *, force: bool) -> None:
     """Refuse an output before the work begins; whether litebert wrote an old folder is
     known later, with the names of the files.
     """
-    if folder.suffix in TABLE_SUFFIXES and not folder.is_dir():
+    if folder.suffix in TABLE_SUFFIXES and not folder.exists():
         raise LitebertError(
             "LB-547",
             "predict writes a folder with a file for each split",

@@ -61,17 +61,24 @@ def find_source(word: str) -> Source:
     return find_input(word, KINDS)
 
 
+def _has_slash(word: str) -> bool:
+    """Return whether a word looks like a path; without a slash, it may be a text even
+    if a file or folder has this name.
+    """
+    return "/" in word or os.sep in word
+
+
 def _names_a_folder(word: str) -> bool:
-    """Return whether a word with a slash is a folder; without one, it may be a text."""
-    has_slash = "/" in word or os.sep in word
-    return has_slash and os.path.isdir(word)  # noqa: PTH112  a text may be too long for Path
+    return _has_slash(word) and os.path.isdir(word)  # noqa: PTH112  a text may be too long for Path
 
 
 def _names_a_file(word: str) -> bool:
-    """Return whether a word names a file, compressed or not, or a folder; a text of
-    several words may end like a file.
+    """Return whether a word names a file, compressed or not, a folder, or a pipe such
+    as /dev/fd/63; a text of several words may end like a file.
     """
-    if word == "-" or _names_a_folder(word):
+    if word == "-":
+        return True
+    if _has_slash(word) and os.path.exists(word):  # noqa: PTH110  a text may be too long for Path
         return True
     name = word.lower().removesuffix(".gz").removesuffix(".zst")
     if not name.endswith(KINDS):

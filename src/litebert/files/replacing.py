@@ -81,6 +81,8 @@ def _kind_of(path: Path) -> str:
     if path.is_file():
         return "a file"
     if path.is_dir():
+        if _has_current_folder(path):
+            return "the current folder, or one around it,"
         return "a folder"
     return "a device or pipe"
 

@@ -127,13 +127,17 @@ def _size_of(name: str) -> int:
         return path.stat().st_size
 
 
+class _NotRegularError(OSError):
+    """A path that is not that of a file."""
+
+
 def _require_regular(path: Path) -> None:
     """Raise OSError unless a path is a file: opening a pipe would wait for a writer."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "it is a pipe or a device")
+        raise _NotRegularError(errno.EINVAL, "it is a pipe or a device")
 
 
 def _unknown_kind(source: Source, kinds: Sequence[str]) -> RequestError:
@@ -239,6 +243,8 @@ def unreadable(name: str, error: Exception) -> LitebertError:
         advice = f"name the files in it: {quote(name)}/*{_usual_end(Path(name))}"
     elif isinstance(error, FileNotFoundError):
         advice = _nearest(Path(name))
+    elif isinstance(error, _NotRegularError):
+        advice = "write its contents to a file first"
     return RequestError(
         "LB-303", f"{name} cannot be read", received=received, next=advice
     )
