@@ -100,6 +100,25 @@ def test_decoding_keeps_added_tokens_and_omits_special_ones(folder: Path) -> Non
     assert "<e1>" not in tokenizer.decode(tokenizer.encode("the <e1> cat").ids)
 
 
+def test_an_added_token_is_a_word(folder: Path) -> None:
+    """Masking hides whole words, and a teacher reads the text of each piece."""
+    tokenizer = Tokenizer.load(folder)
+    added = tokenizer.id("@USER")
+    assert tokenizer.starts_word[added]
+    assert tokenizer.texts[added] == " @USER"
+    assert tokenizer.texts[tokenizer.id("<e1>")] == ""  # a special one has no text
+
+
+def test_added_tokens_change_the_hash(folder: Path, tmp_path: Path) -> None:
+    """A corpus of ids without them does not fit."""
+    tokenizer = Tokenizer.load(folder)
+    tokenizer.save(tmp_path / "plain")
+    (tmp_path / "plain" / "tokenizer.json").unlink()
+    plain = Tokenizer.load(tmp_path / "plain")
+    assert plain.vocab_size < tokenizer.vocab_size
+    assert plain.hash != tokenizer.hash
+
+
 # ---- what is written -----------------------------------------------------------------
 
 
@@ -113,6 +132,8 @@ def test_added_tokens_are_kept_beside_a_vocabulary_file(
     assert again.hash == tokenizer.hash
     assert again.pieces == tokenizer.pieces
     assert_agrees_with_transformers(again, tmp_path / "ours")
+    reference = hf.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    assert "<e1>" in reference.all_special_tokens
 
 
 # ---- other files ---------------------------------------------------------------------

@@ -165,6 +165,21 @@ def test_the_texts_of_pieces_make_up_known_words(
     assert "".join(tokenizer.texts[id_] for id_ in ids) == f" {text}"
 
 
+def test_pieces_that_read_alike_share_the_first_id(
+    make_model: Callable[[dict[str, float]], bytes],
+) -> None:
+    """fill() adds up the probabilities of pieces that show the same word."""
+    model = make_model({"▁": -9.0, "man": -2.0, "▁man": -1.0, "▁cat": -1.5, ",": -3.0})
+    tokenizer = Tokenizer.from_model(model)
+    man = tokenizer.id("man")
+    first = tokenizer.first_alike
+    assert first[tokenizer.id("▁man")] == first[man] == man
+    distinct = {first[tokenizer.id(piece)] for piece in ("▁", "man", "▁cat", ",")}
+    assert len(distinct) == 4
+    # special pieces have no text, and stay themselves
+    assert [first[id_] for id_ in tokenizer.special_ids] == list(tokenizer.special_ids)
+
+
 def test_decoding_marks_unknown_words(own: Tokenizer) -> None:
     assert own.decode(own.encode("boats 日本").ids) == "boats  ⁇"
 

@@ -241,6 +241,14 @@ def test_training_again_gives_the_same_bytes_and_a_book_in_one_string_is_read_to
     )
 
 
+def test_symbols_are_single_pieces_as_texts_show_them(sentences: list[str]) -> None:
+    """Texts are lower-cased and lose their accents before pieces are found in them."""
+    model = train_tokenizer(sentences, vocab_size=300, symbols=["<URL>", "É!"])
+    tokenizer = Tokenizer.from_model(model)
+    for text, symbol in (("a<URL>b", "<url>"), ("caffÉ!", "e!")):
+        assert symbol in tokenizer.encode(text).pieces
+
+
 def test_the_largest_and_the_smallest_size_are_named_and_work(
     sentences: list[str],
 ) -> None:

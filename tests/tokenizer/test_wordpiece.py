@@ -1,5 +1,7 @@
 """WordPiece: the cases of the official tests, and its special pieces."""
 
+from pathlib import Path
+
 import pytest
 
 from litebert.tokenizer import Tokenizer
@@ -20,7 +22,12 @@ from litebert.tokenizer import Tokenizer
         ("", []),
         ("unwantedX running", ["[UNK]", "runn", "##ing"]),
         ("h\u0005ello$`", ["hello", "$", "`"]),
-        pytest.param("w" * 201, ["[UNK]"], id="a word that is too long"),
+        pytest.param(
+            "want" * 50,
+            ["want", *["##want"] * 49],
+            id="the longest word, of 200 letters",
+        ),
+        pytest.param("want" * 50 + "ed", ["[UNK]"], id="a word that is too long"),
     ],
 )
 def test_official_cases_have_their_pieces(
@@ -48,6 +55,15 @@ def test_pieces_with_marks_continue_a_word(wordpiece: Tokenizer) -> None:
             continuing.append(piece)
     assert continuing == [p for p in wordpiece.pieces if p.startswith("##")]
     assert "##want" in continuing
+
+
+def test_a_vocabulary_replaces_one_of_the_other_kind(
+    wordpiece: Tokenizer, own: Tokenizer, tmp_path: Path
+) -> None:
+    """Two vocabularies in a folder would contradict each other."""
+    for tokenizer in (own, wordpiece, own):
+        tokenizer.save(tmp_path)
+        assert Tokenizer.load(tmp_path).hash == tokenizer.hash
 
 
 def test_decoding_omits_special_pieces(wordpiece: Tokenizer) -> None:
