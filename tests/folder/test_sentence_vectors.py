@@ -25,7 +25,10 @@ from litebert.config import AlbertConfig
 from litebert.config import Pooling as Pooled
 from litebert.errors import LitebertError
 from litebert.folder import SentenceVectors, read_config
-from litebert.folder.vectors import read_sentence_vectors, write_sentence_transformers
+from litebert.folder.vector_files import (
+    read_sentence_vectors,
+    write_sentence_transformers,
+)
 from litebert.interop.huggingface import import_model
 from tests.networks import random_model
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.folder import ModelFolder, SentenceVectors, write_folder
-from litebert.folder.vectors import write_sentence_transformers
+from litebert.folder.vector_files import write_sentence_transformers
 from litebert.inference.finetuned import Finetuned, measure_split
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.optim import build_optimizer

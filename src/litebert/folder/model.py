@@ -16,7 +16,8 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.fast import Int8Calibration, to_int8
 from litebert.folder import names as on_disk
 from litebert.folder.names import ALBERT, BERT, TensorNames, damaged_model
-from litebert.folder.vectors import SentenceVectors, read_sentence_vectors
+from litebert.folder.vector_files import read_sentence_vectors
+from litebert.folder.vectors import SentenceVectors
 from litebert.folder.weights import widen
 from litebert.nn import USUAL_HEADS, AlbertForPretraining, AlbertForTask, Network
 from litebert.tokenizer import Tokenizer

@@ -30,7 +30,7 @@ from litebert.folder.config import (
 )
 from litebert.folder.doubts import changed_settings, doubts_about, find_other_labels
 from litebert.folder.model import ModelFolder, build_network, head_of
-from litebert.folder.vectors import (
+from litebert.folder.vector_files import (
     MODULES_FILE,
     SENTENCE_FILES,
     VectorsError,

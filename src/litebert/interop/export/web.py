@@ -18,7 +18,7 @@ from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_capped, require_new, staged_folder, write_bytes
 from litebert.folder import SentenceVectors, read_head
-from litebert.folder.vectors import read_sentence_vectors
+from litebert.folder.vector_files import read_sentence_vectors
 from litebert.interop import ExportReport
 from litebert.interop.export.onnx import convert
 from litebert.interop.export.source import open_source
