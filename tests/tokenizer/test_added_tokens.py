@@ -136,6 +136,38 @@ def test_added_tokens_are_kept_beside_a_vocabulary_file(
     assert "<e1>" in reference.all_special_tokens
 
 
+# ---- a vocabulary with capitals -------------------------------------------------------
+
+
+@pytest.fixture
+def cased(tmp_path: Path) -> Path:
+    """Write a cased BERT's vocabulary: it keeps accents, too."""
+    reference = hf.BertTokenizer(
+        vocab=str(write_vocabulary(tmp_path)), do_lower_case=False
+    )
+    reference.add_tokens([AddedToken("Über", normalized=True)])
+    folder = tmp_path / "cased"
+    reference.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("text", ["Über the cat", "Uber the cat", "über the cat"])
+def test_accents_of_added_tokens_count_where_capitals_do(
+    cased: Path, tmp_path: Path, text: str
+) -> None:
+    reference = hf.AutoTokenizer.from_pretrained(cased)
+    expected = reference(text, add_special_tokens=False)["input_ids"]
+    tokenizer = Tokenizer.load(cased)
+    assert tokenizer.encode(text).ids == expected
+    tokenizer.save(tmp_path / "ours")
+    assert Tokenizer.load(tmp_path / "ours").encode(text).ids == expected
+
+
+def test_no_letter_loses_a_mark_where_capitals_are_kept(cased: Path) -> None:
+    tokenizer = Tokenizer.load(cased)
+    assert tokenizer.normalizer.count_dropped("Ça va, Zoë?") == 0
+
+
 # ---- other files ---------------------------------------------------------------------
 
 NEXT_ID = len(SPECIAL) + len(WORDS)

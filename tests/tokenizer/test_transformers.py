@@ -390,6 +390,12 @@ def put(*keys: str | int, value: Json) -> Change:
 
 WORDPIECE = "(?#of a WordPiece)"
 NO_SPACE: Json = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"}
+# as versions of tokenizers before 0.15 wrote it
+OLD_NO_SPACE: Json = {
+    "type": "Metaspace",
+    "replacement": "▁",
+    "add_prefix_space": False,
+}
 UNIGRAM = (
     '{"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}, "model": {"type":'
     ' "Unigram", "unk_id": 0, '
@@ -409,6 +415,7 @@ CANNOT_BE_USED: list[tuple[str | Change, str]] = [
     (put("model", "type", value="BPE"), r"LB-244.*\n.*a BPE model"),
     (put("model", "byte_fallback", value=True), r"LB-244.*\n.*byte pieces"),
     (put("pre_tokenizer", value=NO_SPACE), r"LB-244.*\n.*no ▁ before words"),
+    (put("pre_tokenizer", value=OLD_NO_SPACE), r"LB-244.*\n.*no ▁ before words"),
     (put("model", "vocab", 9, value=["a"]), r"LB-201.*\n.*vocab\.9\.1: Field required"),
     (put("model", "vocab", 9, 1, value=1e300), "less than or equal to 34"),
     (put("model", "vocab", 9, 1, value=10**400), "a valid number|finite"),

@@ -401,7 +401,8 @@ def as_bert(
     keeps_accents = settings.keep_accents
     if strip_accents is not None:
         keeps_accents = strip_accents is False
-    return Normalizer(settings.lowercase, settings.lowercase and keeps_accents)
+    # a vocabulary with capitals keeps accents, too
+    return Normalizer(settings.lowercase, keeps_accents or not settings.lowercase)
 
 
 def _another_kind(path: Path, received: str) -> NoVocabularyError:
