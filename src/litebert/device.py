@@ -154,7 +154,8 @@ class Device:
         if not self.is_cpu:
             precision = "highest" if dtype == torch.float32 else "high"
             torch.set_float32_matmul_precision(precision)
-        if is_deterministic and not self.is_cpu:
+        is_changed = is_deterministic and not self.is_cpu
+        if is_changed:
             # read by cuBLAS when it starts: with it, streams do not share a workspace
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
@@ -162,7 +163,9 @@ class Device:
             yield
         finally:
             torch.set_float32_matmul_precision(precision_before)
-            torch.use_deterministic_algorithms(was_deterministic)
+            # only then: this call imports the compiler, which takes a second
+            if is_changed:
+                torch.use_deterministic_algorithms(was_deterministic)
 
     # ---- copies and waits --------------------------------------------------------
 

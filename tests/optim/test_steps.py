@@ -3,6 +3,8 @@ are orthogonalized, and clipped gradients.
 """
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -309,3 +311,28 @@ def test_a_matrix_of_zeros_stays_zero_when_it_is_orthogonalized(
     shape: tuple[int, int],
 ) -> None:
     assert not optim.orthogonalize(torch.zeros(shape)).any()
+
+
+# ---- what a step costs besides its numbers -------------------------------------------
+
+A_RUN = """
+import sys, torch
+from litebert.device import choose_device
+from litebert.optim import AdamW
+
+weight = torch.nn.Parameter(torch.ones(3))
+with choose_device("cpu").computing(torch.float32, is_deterministic=True):
+    optimizer = AdamW([weight])
+    weight.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.load_state_dict(optimizer.state_dict())
+print(weight.grad is None, "torch._dynamo" in sys.modules)
+"""
+
+
+def test_training_does_not_import_the_compiler() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", A_RUN], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["True", "False"]

@@ -17,11 +17,19 @@ from sentence_transformers import SentenceTransformer
 import litebert
 from litebert.config import FinetuneConfig
 from litebert.errors import LitebertError
-from litebert.folder import ModelFolder, SentenceVectors, read_folder, write_folder
-from litebert.nn import AlbertForPretraining
+from litebert.folder import (
+    ModelFolder,
+    SentenceVectors,
+    read_folder,
+    storage,
+    write_folder,
+)
+from litebert.folder.storage import Start
+from litebert.nn import AlbertForPretraining, Network
 from litebert.rng import random_bits
 from litebert.runs import AnswerRow, Result, RunFolder
 from litebert.settings import Resolved, resolve, settings_from_words
+from litebert.tasks import probing
 from litebert.tasks.doubts import doubts_of_training, is_start_kept
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune
@@ -380,6 +388,21 @@ def test_the_better_start_decides_how_labeled_pairs_are_read(
     assert RunFolder(run).settings["model.pooling"] == better
     # resumed as it was begun
     finetuned(settings, run)
+
+
+def test_the_start_is_read_once_for_all_ways_to_start(
+    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[Path]()
+
+    def start_from(network: Network, folder: Path) -> Start:
+        read.append(folder)
+        return storage.start_from(network, folder)
+
+    monkeypatch.setattr(probing, "start_from", start_from)
+    settings = configure("labeled.csv", "labeled.csv", "train.steps=1")
+    prepare(settings, tmp_path / "run")
+    assert len(read) == 1
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from litebert.files.replacing import (
 )
 from litebert.files.staging import clear_stale, is_staging
 from litebert.files.writing import (
+    encode_json,
     remove_folder,
     staged_folder,
     sync_file,
@@ -41,6 +42,7 @@ __all__ = [
     "as_path",
     "by_force",
     "clear_stale",
+    "encode_json",
     "foreign_files",
     "format_bytes",
     "hash_file",

@@ -93,9 +93,14 @@ def write_json(path: Path, value: Json) -> None:
     """Write indented JSON and a final newline, as `write_stream` does; NaN is
     refused.
     """
+    write_bytes(path, encode_json(value))
+
+
+def encode_json(value: Json) -> bytes:
+    """Return indented JSON with a final newline; NaN is refused."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     # lone surrogates, as in odd file names, as \udce9
-    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _are_same(one: Path, other: Path) -> bool:

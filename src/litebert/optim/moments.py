@@ -9,6 +9,7 @@ neither waits for a GPU nor breaks a captured graph (for a graph, pass `lr` as a
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import unwrap
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -49,6 +50,13 @@ class MomentOptimizer(Optimizer):
     """Settings of its own with their defaults (`optim.settings`), which are in each
     group.
     """
+
+    # torch wraps these, so that torch.compile passes over them: the first call imports the
+    # compiler, which takes longer than fine-tuning on a hundred texts.
+    add_param_group = unwrap(Optimizer.add_param_group)
+    zero_grad = unwrap(Optimizer.zero_grad)
+    state_dict = unwrap(Optimizer.state_dict)
+    load_state_dict = unwrap(Optimizer.load_state_dict)
 
     def __init__(
         self,

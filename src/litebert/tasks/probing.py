@@ -14,11 +14,12 @@ import numpy as np
 import torch
 
 from litebert.folder import ModelFolder, start_from
-from litebert.nn import AlbertForTask, Batch
+from litebert.nn import Albert, AlbertForTask, Batch
 from litebert.tasks.finetuning import outputs_of
 from litebert.tasks.kinds.family import Family, Feature, Output, targets_of
 from litebert.tasks.kinds.linear import Rows, in_own_span
 from litebert.tasks.kinds.text import (
+    Label,
     Regression,
     TextClassification,
     TextExample,
@@ -73,53 +74,71 @@ def fit_head(
 # ---- what ways to start are worth, before any training -------------------------------
 
 
-def try_head(
-    start: ModelFolder,
-    family: TextClassification,
-    examples: Sequence[TextExample],
-    max_length: int,
-) -> float:
-    """Return how well a regression on what the head reads answers rows that it was not
-    fitted on.
-
-    It is the Spearman correlation with scores, or the mean log-likelihood of labels:
-    higher is better.
+class Trial:
+    """The examples that ways to start are compared on, and the encoder of the start
+    model, which is read once for all of them.
     """
-    chosen = _evenly_spaced(examples, MAX_COMPARED)
-    tokenizer = start.require_tokenizer()
-    features = family.features(chosen, tokenizer, max_length=max_length, training=True)
-    rows, targets, weights = _read_rows(_started(start, family), features)
-    strength = choose_strength(family, rows, targets, weights)
-    outputs = cross_validate(family, rows, targets, weights, strength)
-    if isinstance(family, Regression):
-        labels = [label_of(example) for example in chosen]
-        return family.measured(labels, outputs)["spearman"]
-    return -family.mean_loss(outputs, targets)
 
+    def __init__(
+        self, start: ModelFolder, examples: Sequence[TextExample], max_length: int
+    ) -> None:
+        assert start.source is not None, "a start is read from a folder"
+        self._config = start.config
+        self._source = start.source
+        self._tokenizer = start.require_tokenizer()
+        self._examples = _evenly_spaced(examples, MAX_COMPARED)
+        self._max_length = max_length
+        self._encoder: Albert | None = None
 
-def try_cosine(
-    start: ModelFolder,
-    similarity: Regression,
-    examples: Sequence[TextExample],
-    max_length: int,
-) -> float:
-    """Return the Spearman correlation of the cosine of the two vectors of each pair
-    with its score.
-    """
-    chosen = _evenly_spaced(examples, MAX_COMPARED)
-    tokenizer = start.require_tokenizer()
-    pairs = similarity.features(chosen, tokenizer, max_length=max_length, training=True)
-    network = _started(start, similarity)
-    cosines = np.array(outputs_of(network, similarity.outputs, pairs))
-    labels = [label_of(example) for example in chosen]
-    return similarity.measured(labels, cosines)["spearman"]
+    def head(self, family: TextClassification) -> float:
+        """Return how well a regression on what the head reads answers rows that it was
+        not fitted on.
 
+        It is the Spearman correlation with scores, or the mean log-likelihood of
+        labels: higher is better.
+        """
+        network = self._network(family)
+        rows, targets, weights = _read_rows(network, self._features(family))
+        strength = choose_strength(family, rows, targets, weights)
+        outputs = cross_validate(family, rows, targets, weights, strength)
+        if isinstance(family, Regression):
+            return family.measured(self._labels, outputs)["spearman"]
+        return -family.mean_loss(outputs, targets)
 
-def _started(start: ModelFolder, family: Family[Any, Any]) -> AlbertForTask:
-    assert start.source is not None, "a start is read from a folder"
-    network = AlbertForTask(start.config, family.head)
-    start_from(network, start.source)
-    return network
+    def cosine(self, similarity: Regression) -> float:
+        """Return the Spearman correlation of the cosine of the two vectors of each pair
+        with its score.
+        """
+        network = self._network(similarity)
+        pairs = self._features(similarity)
+        cosines = np.array(outputs_of(network, similarity.outputs, pairs))
+        return similarity.measured(self._labels, cosines)["spearman"]
+
+    @property
+    def _labels(self) -> list[Label]:
+        return [label_of(example) for example in self._examples]
+
+    def _features(self, family: TextClassification) -> list[Feature]:
+        return family.features(
+            self._examples,
+            self._tokenizer,
+            max_length=self._max_length,
+            training=True,
+        )
+
+    def _network(self, family: TextClassification) -> AlbertForTask:
+        """Return the encoder of the start with the head of a kind of task, whose layer
+        is not computed.
+        """
+        if self._encoder is None:
+            network = AlbertForTask(self._config, family.head)
+            start_from(network, self._source)
+            self._encoder = network.albert
+            return network
+        with torch.device("meta"):
+            network = AlbertForTask(self._config, family.head)
+        network.albert = self._encoder
+        return network
 
 
 def choose_strength(

@@ -168,9 +168,16 @@ class Tokenizer:
         # the rules of reading first: a vocabulary without them would encode wrongly
         config = tokenizer_config(self._model, max_length)
         files.write_json(path / CONFIG_FILE, config)
-        files.write_json(path / PIPELINE_FILE, tokenizer_json(self._model))
+        files.write_bytes(path / PIPELINE_FILE, self._pipeline)
         files.write_bytes(path / name, self._model.data)
         (path / replaced_name).unlink(missing_ok=True)
+
+    @cached_property
+    def _pipeline(self) -> bytes:
+        """The content of `tokenizer.json`, which a run writes into each of its
+        folders.
+        """
+        return files.encode_json(tokenizer_json(self._model))
 
     # ---- texts to ids ----------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from litebert.tasks.kinds.family import Dataset, Family
 from litebert.tasks.kinds.similarity import Similarity
 from litebert.tasks.kinds.text import Regression, TextClassification, TextExample
 from litebert.tasks.named import open_dataset
-from litebert.tasks.probing import try_cosine, try_head
+from litebert.tasks.probing import Trial
 
 Reading: TypeAlias = Literal["cls", "mean", "apart"]
 AnyFamily = TypeVar("AnyFamily", bound=Family[Any, Any])
@@ -79,15 +79,16 @@ def choose_for_pairs(
 ) -> tuple[Dataset[Any, Any], Reading]:
     """Measure the starts that are possible, and choose the best."""
     longest = min(config.task.max_length, start.config.max_position_embeddings)
+    trial = Trial(start, examples, longest)
     # For each way to read: Spearman, or the mean log-likelihood of the labels in nats, by
     # a regression on the vectors of the start or, at the end, by their cosine.
     scores = {
-        "read together": try_head(start, reading_by(family, "mean"), examples, longest),
-        "read apart": try_head(start, reading_by(family, "apart"), examples, longest),
+        "read together": trial.head(reading_by(family, "mean")),
+        "read apart": trial.head(reading_by(family, "apart")),
     }
     if may_be_similarity(config, dataset):
-        cosine = Similarity(HeadConfig(kind=Similarity.heads[0]))
-        scores["compared by cosine"] = try_cosine(start, cosine, examples, longest)
+        similarity = Similarity(HeadConfig(kind=Similarity.heads[0]))
+        scores["compared by cosine"] = trial.cosine(similarity)
     best = max(scores, key=scores.__getitem__)
     # Differences below the margin change with the rows that were drawn.
     if scores[best] < scores["read together"] + MARGIN:
