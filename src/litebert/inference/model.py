@@ -612,10 +612,10 @@ class Model:
         def __getattr__(self, name):
             """Return the method of a verb that a plug-in has added."""
             if name.startswith("_") or name not in VERBS:
-                raise AttributeError(
-                    f"a model has no method {name}; this one has"
-                    f" {', '.join(self.verbs)}"
-                )
+                message = f"a model has no method {name}"
+                if "network" in self.__dict__:  # not while it is being copied
+                    message += f"; this one has {', '.join(self.verbs)}"
+                raise AttributeError(message)
             return partial(VERBS[name].ask, self)
 
     def begin(
