@@ -142,16 +142,10 @@ def titled(write: Write) -> Path:
     return write("titled.csv", csv_text(rows))
 
 
-def test_runs_of_one_file_and_its_columns_are_averaged_on_every_file(
-    titled: Path, write: Write
-) -> None:
+def test_only_runs_of_the_same_columns_are_averaged(titled: Path) -> None:
     run = table_dataset(titled, columns=("text=text",))
     again = table_dataset(titled, columns=("text=text",))
     require_same_data({"run": run, "again": again}, titled)
-
-
-def test_runs_of_other_columns_are_not_averaged(titled: Path) -> None:
-    run = table_dataset(titled, columns=("text=text",))
     of_titles = table_dataset(titled, columns=("text=title",))
     with pytest.raises(LitebertError, match="LB-880"):
         require_same_data({"run": run, "titles": of_titles}, titled)
