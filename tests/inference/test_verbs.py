@@ -427,7 +427,7 @@ def test_what_cannot_be_explained_is_refused() -> None:
             {"a": 0.9, "b": 0.8},
             f"{'a, b':<18}{'I love it':<52}a 0.9000  b 0.8000",
         ),
-        (("a\nb",), {"a\nb": 0.9}, "a\\nb 0.9          I love it"),
+        (("a\nb",), {"a\nb": 0.9}, f"{'a b 0.9':<18}I love it"),
     ],
 )
 def test_a_classification_is_a_line_without_repetition(

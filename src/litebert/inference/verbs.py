@@ -20,7 +20,6 @@ from litebert.answers import (
     SpanFound,
     Tagging,
 )
-from litebert.errors import escape_breaks
 from litebert.inference.verb import TASK, Field, Form, Row, Verb, choices_of, column
 from litebert.plugins import VERBS
 
@@ -181,12 +180,17 @@ has at most a million characters.""",
 MOST_VALUES = 5  # of a text with many labels, those that are shown
 
 
+def _on_one_line(text: str) -> str:
+    """Return a text whose line breaks and runs of spaces are single spaces."""
+    return " ".join(text.split())
+
+
 def _labels_line(row: Row, answer: Classification) -> str:
     """Return the labels, the beginning of the text, and the likeliest values; for a
     score, only its name, its value and the text.
     """
-    labels = escape_breaks(", ".join(answer.labels)) or "no label"
-    beginning = " ".join(row["text"].split())[:50]
+    labels = _on_one_line(", ".join(answer.labels)) or "no label"
+    beginning = _on_one_line(row["text"])[:50]
     if answer.labels and len(answer.values) == 1:
         [score] = answer.values.values()
         named_score = f"{labels} {score:.4g}"
@@ -194,7 +198,7 @@ def _labels_line(row: Row, answer: Classification) -> str:
     likeliest = sorted(answer.values, key=lambda name: -answer.values[name])
     values = list[str]()
     for name in likeliest[:MOST_VALUES]:
-        values.append(f"{escape_breaks(name)} {answer.values[name]:.4f}")
+        values.append(f"{_on_one_line(name)} {answer.values[name]:.4f}")
     if len(likeliest) > MOST_VALUES:
         values.append("…")
     joined = "  ".join(values)
