@@ -195,9 +195,8 @@ def _attend_to_stack(q: Tensor, k: Tensor, v: Tensor, dropout_prob: float) -> Te
     if dtype != torch.bfloat16 or not device_at(q.device).is_cpu:
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)
     if len(q) >= _MANY:
-        # In bf16 on a CPU, large stacks train fastest with plain products: 6,737 tokens
-        # a second, and 4,886 with the fused kernel (benchmarks/RESULTS.md, measured
-        # once on a busy machine).
+        # In bf16 on a CPU, a step with large stacks takes 1.4 times as long with the
+        # fused kernel (benchmarks/RESULTS.md).
         return _products(q, k, v, None, dropout_prob)
     # Small ones in float32: in bf16, kernels are compiled anew for every new length,
     # which takes 0.4 GB more and is no faster.
