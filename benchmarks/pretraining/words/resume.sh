@@ -12,6 +12,7 @@ set -e
 slot=$1
 here=benchmarks.pretraining.words
 packaged=src/litebert/model
+kept=benchmarks/pretraining/words/state
 teacher=all-mpnet-base-v2
 state=${STATE:-build/words_background}
 python=${PYTHON:-python}
@@ -73,9 +74,16 @@ run)
   run_with=litebert
   [ "$cores" = 1 ] ||
     run_with="torch.distributed.run --standalone --nproc-per-node $cores -m litebert"
+  name=words21
+  start="$state/grown"
+  # On a machine without the run, it begins anew from the weights that are kept.
+  if [ -e "$kept" ] && [ ! -e "$state/runs/$name" ]; then
+    name=words22
+    start=$kept
+  fi
   # unquoted: several words
   quietly $run_with distil "$state/turned" --corpus "$state/corpus" \
-    --from "$state/grown" --runs "$state/runs" --name words21 \
+    --from "$start" --runs "$state/runs" --name $name \
     --recipe benchmarks/pretraining/words/sixteen.toml "data.mix=$mix" 'data.weights=[4,5,1,4,1]'
   ;;
 *)
