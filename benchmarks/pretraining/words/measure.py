@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
+from torch import nn
 
 import litebert
 from benchmarks.distillation import short_sentences
@@ -128,21 +129,27 @@ def _held_out(corpus: Path, model: Path) -> Measures:
     data = {"corpus": str(corpus)}
     config = PretrainConfig.model_validate({**HELD_OUT, "data": data})
     network = read_folder(model, dtype=torch.float32).network
-    assert isinstance(network, AlbertForPretraining)
-    sources = Sources.open(config)
-    task = Pretraining(
-        network.to(choose_device("cpu").place),
-        held_out=sources.evaluation(config),
-        train=config.train,
-        mask_id=sources.tokenizer.mask_id,
-    )
-    measured = task.evaluate()
+    measured = evaluate(network, Sources.open(config), config)
     return {
         "[MASK]": 100 * measured["mask_token_accuracy"],
         "all masked": 100 * measured["masked_lm_accuracy"],
         "all masked: loss": measured["masked_lm_loss"],
         "order": 100 * measured["sentence_order_accuracy"],
     }
+
+
+def evaluate(
+    network: nn.Module, sources: Sources, config: PretrainConfig
+) -> Mapping[str, float]:
+    """Return what a training would measure on its held-out documents."""
+    assert isinstance(network, AlbertForPretraining)
+    task = Pretraining(
+        network.to(choose_device("cpu").place),
+        held_out=sources.evaluation(config),
+        train=config.train,
+        mask_id=sources.tokenizer.mask_id,
+    )
+    return task.evaluate()
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 import litebert
+from benchmarks.pretraining.words.measure import evaluate
 from litebert.config import PretrainConfig
-from litebert.device import choose_device, device_at
+from litebert.device import device_at
 from litebert.files import write_json
 from litebert.folder import read_folder
 from litebert.nn import AlbertForPretraining
 from litebert.optim import Muon
 from litebert.plugins import OPTIMIZERS
 from litebert.runs import read_metrics
-from litebert.tasks.pretraining import Pretraining
 from litebert.train.sources import Sources
 
 SECONDS = 300.0  # of processor time for each trial
@@ -211,13 +211,7 @@ def measure_bits(state: Path, model: Path = Path("src/litebert/model")) -> None:
         assert isinstance(network, AlbertForPretraining)
         if bits < 32:
             round_rows(network.albert.embedding.word.weight.data, bits)
-        task = Pretraining(
-            network.to(choose_device("cpu").place),
-            held_out=sources.evaluation(config),
-            train=config.train,
-            mask_id=sources.tokenizer.mask_id,
-        )
-        measured = task.evaluate()
+        measured = evaluate(network, sources, config)
         losses[f"{bits} bits"] = round(measured["masked_lm_loss"], 4)
     written.parent.mkdir(exist_ok=True)
     write_json(written, losses)
