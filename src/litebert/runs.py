@@ -107,7 +107,17 @@ def is_run(folder: Path) -> bool:
 
 
 def require_run_folder(folder: Path) -> None:
-    """Refuse a folder that has files, unless it is a run or one was begun in it."""
+    """Refuse a folder that has files, unless it is a run or one was begun in it; and a
+    folder that would be inside a file.
+    """
+    for place in folder.parents:
+        if place.is_file():
+            raise LitebertError(
+                "LB-652",
+                f"{place} is a file, and a run is a folder",
+                received=str(folder),
+                next="choose another --name, or another --runs folder",
+            )
     if not folder.is_dir() or is_begun(folder):
         return
     for path in sorted(folder.iterdir()):

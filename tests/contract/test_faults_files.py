@@ -62,6 +62,26 @@ def test_a_folder_that_is_no_run_is_refused_and_unchanged(
     assert tree(tmp_path) == {f"runs/t/{name}": PRECIOUS}
 
 
+@pytest.mark.parametrize(
+    ("runs", "name", "said"),
+    [
+        ("runs/file", "t", ("LB-652", "runs/file is a file")),
+        ("runs", "file/t", ("LB-652", "runs/file is a file")),
+        ("runs", "a" * 201, ("LB-920", "201 bytes", "a shorter --name")),
+        ("runs", "Ä" * 101, ("LB-920", "202 bytes", "a shorter --name")),
+    ],
+)
+def test_a_run_has_a_folder_and_a_name_that_disks_take(
+    desk: Desk, tmp_path: Path, runs: str, name: str, said: tuple[str, ...]
+) -> None:
+    write(tmp_path / "runs" / "file")
+    words = ("finetune", desk.table("reviews.csv"), "--model", desk.base)
+    done = litebert(*words, "--runs", runs, "--name", name, *QUICK, cwd=tmp_path)
+    assert_error(done, 1, *said)
+    assert "results" not in done.stderr  # refused before the plan
+    assert tree(tmp_path) == {"runs/file": PRECIOUS}
+
+
 def test_an_empty_folder_and_a_begun_run_are_accepted(
     desk: Desk, tmp_path: Path
 ) -> None:

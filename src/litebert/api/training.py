@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from os import fspath
+from os import fsencode, fspath
 from pathlib import Path
 from typing import Annotated, Any, Required
 
@@ -446,6 +446,8 @@ def distil(
 
 # ---- folders and settings of both ----------------------------------------------------
 
+LONGEST_NAME = 200  # bytes; disks take 255, and files of a run may have longer names
+
 
 def _run_folder(runs: str | Path, name: str) -> Path:
     path = Path(name)
@@ -456,6 +458,15 @@ def _run_folder(runs: str | Path, name: str) -> Path:
             f"this is not a name for a folder below {runs}",
             received=name,
             next="choose another --name, such as mine or mine/first",
+        )
+    longest = max(len(fsencode(part)) for part in path.parts)
+    if longest > LONGEST_NAME:
+        raise LitebertError(
+            "LB-920",
+            "the name of the run is too long for a folder",
+            received=f"{longest} bytes",
+            expected=f"at most {LONGEST_NAME}",
+            next="choose a shorter --name",
         )
     folder = Path(runs) / name
     require_run_folder(folder)
