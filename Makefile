@@ -75,7 +75,7 @@ bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVIN
 gpu-day: $(VENV)/.dev  ## everything that needs a GPU, in 12 minutes (GLUE=folder of GLUE, THEN="litebert pretrain ...")
 	$(BIN)/python -m benchmarks.gpu_day --out build/gpu-day $(if $(GLUE),--glue $(GLUE)) $(if $(THEN),--then $(THEN))
 
-words: $(VENV)/.dev  ## resumes the background training of the packaged model (SLOT=vectors or trials, STATE=folder)
+words: $(VENV)/.dev  ## trains the packaged model further, in the background (SLOT=vectors, run or trials, STATE=folder)
 	PYTHON=$(BIN)/python benchmarks/pretraining/words/resume.sh $(SLOT)
 
 study: $(VENV)/.user  ## the paper's tables at a small scale: an hour or two of a free core (TEXT=your.jsonl)

@@ -1,8 +1,7 @@
 """Write the running average of a checkpoint's weights as a model folder, in float8 as
 the packaged model: `python -m benchmarks.pretraining.words.keep CHECKPOINT OUT`.
 
-The run can begin anew from it on another machine (resume.sh), and it can be measured
-before the run ends.
+So a run can be measured before it ends, and another one can start from it.
 """
 
 import sys

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Resumes the newest run of the packaged model, wherever it was stopped: whatever is
-# complete in the folder STATE is kept. README.md says what runs.
+# Trains the packaged model further: its words, sentence order and text vectors. Run it
+# again to go on after a stop: whatever is complete in the folder STATE is kept.
+# README.md says what runs.
 #
 #   LITEBERT_TEST_DATA=... make words SLOT=vectors   the texts, the teacher's vectors
 #   LITEBERT_TEST_DATA=... make words SLOT=trials    the trials of networks of 16 MB
@@ -12,7 +13,6 @@ set -e
 slot=$1
 here=benchmarks.pretraining.words
 packaged=src/litebert/model
-kept=benchmarks/pretraining/words/state
 teacher=all-mpnet-base-v2
 state=${STATE:-build/words_background}
 python=${PYTHON:-python}
@@ -74,20 +74,13 @@ run)
   run_with=litebert
   [ "$cores" = 1 ] ||
     run_with="torch.distributed.run --standalone --nproc-per-node $cores -m litebert"
-  name=words21
-  start="$state/grown"
-  # On a machine without the run, it begins anew from the weights that are kept.
-  if [ -e "$kept" ] && [ ! -e "$state/runs/$name" ]; then
-    name=words22
-    start=$kept
-  fi
   # unquoted: several words
   quietly $run_with distil "$state/turned" --corpus "$state/corpus" \
-    --from "$start" --runs "$state/runs" --name $name \
+    --from "$state/grown" --runs "$state/runs" --name words \
     --recipe benchmarks/pretraining/words/sixteen.toml "data.mix=$mix" 'data.weights=[4,5,1,4,1]'
   ;;
 *)
-  sed -n '2,9s/^# \?//p' "$0"
+  sed -n '2,12s/^# \?//p' "$0"
   exit 2
   ;;
 esac

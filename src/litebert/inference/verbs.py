@@ -63,9 +63,9 @@ million characters.""",
             "text": Field("A text with one or more blanks, written [MASK]", num_lines=3)
         },
         examples=(
-            {"text": "The ship left the [MASK] in the morning."},
-            {"text": "He opened the [MASK] and went into the [MASK]."},
             {"text": "London is the [MASK] of England."},
+            {"text": "He opened the [MASK] and went into the [MASK]."},
+            {"text": "The ship left the [MASK] in the morning."},
         ),
     ),
     exported="prediction_logits",
