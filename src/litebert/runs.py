@@ -107,17 +107,8 @@ def is_run(folder: Path) -> bool:
 
 
 def require_run_folder(folder: Path) -> None:
-    """Refuse a folder that has files, unless it is a run or one was begun in it; and a
-    folder that would be inside a file.
-    """
-    for place in folder.parents:
-        if place.is_file():
-            raise LitebertError(
-                "LB-652",
-                f"{place} is a file, and a run is a folder",
-                received=str(folder),
-                next="choose another --name, or another --runs folder",
-            )
+    """Refuse a folder that has files, unless it is a run or one was begun in it."""
+    _require_no_file_above(folder)
     if not folder.is_dir() or is_begun(folder):
         return
     for path in sorted(folder.iterdir()):
@@ -127,6 +118,17 @@ def require_run_folder(folder: Path) -> None:
                 f"{folder} is not a run, and has files that litebert did not write",
                 received=path.name,
                 expected="a run, or a new or empty folder",
+                next="choose another --name, or another --runs folder",
+            )
+
+
+def _require_no_file_above(folder: Path) -> None:
+    for place in folder.parents:
+        if place.is_file():
+            raise LitebertError(
+                "LB-652",
+                f"{place} is a file, and a run is a folder",
+                received=str(folder),
                 next="choose another --name, or another --runs folder",
             )
 

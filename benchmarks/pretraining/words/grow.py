@@ -2,7 +2,8 @@
 benchmarks.pretraining.words.grow MODEL OUT --neurons 1856`.
 
 Every layer gets a block of its own, a copy of the one that it shared, and every
-feed-forward block gets new neurons, whose output weights are zero.
+feed-forward block gets new neurons, whose output weights are zero. A network that has
+this shape already stays as it is.
 """
 
 from dataclasses import replace

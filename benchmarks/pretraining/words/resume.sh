@@ -58,7 +58,7 @@ vectors)
 trials)
   wiki
   grown
-  quietly $here.trials "$state" bits same grown random twelve-layers wide polar
+  quietly $here.trials "$state" bits grown random twelve-layers wide polar
   ;;
 run)
   wiki

@@ -43,10 +43,9 @@ SIX_LAYERS = SAME_WIDTH | {
     "model.intermediate_size": 1_024,
 }
 TRIALS: dict[str, dict[str, Any]] = {
-    # from the packaged weights: as they are, and grown to 16 MB
-    "same": FROM_PACKAGED | {"start.model": "src/litebert/model"},
+    # from the packaged weights, which have 16 MB
     "grown": FROM_PACKAGED | {"start.model": "STATE/grown"},
-    # from random weights: the packaged shape, and others of at most 16 MB
+    # from random weights: the shape before it grew, and others of at most 16 MB
     "random": SIX_LAYERS,
     "twelve-layers": SAME_WIDTH
     | {

@@ -459,7 +459,15 @@ def _run_folder(runs: str | Path, name: str) -> Path:
             received=name,
             next="choose another --name, such as mine or mine/first",
         )
-    longest = max(len(fsencode(part)) for part in path.parts)
+    _require_short_parts(path)
+    folder = Path(runs) / name
+    require_run_folder(folder)
+    on_disk.RunFolder(folder).require_plugins()  # of a run that is to be resumed
+    return folder
+
+
+def _require_short_parts(name: Path) -> None:
+    longest = max(len(fsencode(part)) for part in name.parts)
     if longest > LONGEST_NAME:
         raise LitebertError(
             "LB-920",
@@ -468,10 +476,6 @@ def _run_folder(runs: str | Path, name: str) -> Path:
             expected=f"at most {LONGEST_NAME}",
             next="choose a shorter --name",
         )
-    folder = Path(runs) / name
-    require_run_folder(folder)
-    on_disk.RunFolder(folder).require_plugins()  # of a run that is to be resumed
-    return folder
 
 
 def settings_of(
