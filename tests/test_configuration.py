@@ -287,6 +287,57 @@ def test_an_entry_of_a_table_is_set_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "setting", "expected"),
+    [
+        (
+            "task.name=sst2 data.folder=x data.held_out=0.3",
+            "data.held_out",
+            "data.held_out applies only to your own files (data.train)",
+        ),
+        (
+            'task.name=sst2 data.folder=x data.labels=["a"]',
+            "data.labels",
+            "data.labels applies only to your own files (data.train)",
+        ),
+        (
+            "task.name=sst2 data.folder=x data.missing_labels=skip",
+            "data.missing_labels",
+            "data.missing_labels applies only to your own files (data.train)",
+        ),
+        (
+            "task.name=sst2 data.train=x.csv",
+            "data.train",
+            "the files of sst2 are in data.folder, not data.train",
+        ),
+        (
+            "task.name=table data.folder=x",
+            "data.folder",
+            "your own files are in data.train, not data.folder",
+        ),
+        (
+            "task.name=table data.folder=x data.train=x.csv",
+            "data.folder",
+            "set either data.folder (a named task) or data.train (your own)",
+        ),
+        (
+            "task.name=table data.train=x.csv data.held_out=0.3 data.dev=y.csv",
+            "data.held_out",
+            "set either data.dev or data.held_out: with data.dev, no rows of data.train"
+            " are held out",
+        ),
+    ],
+)
+def test_settings_of_data_that_would_have_no_effect_are_refused(
+    words: str, setting: str, expected: str
+) -> None:
+    typed = settings_from_words(["model.start=x", *words.split()])
+    with pytest.raises(LitebertError, match="LB-104") as refused:
+        resolve(FinetuneConfig, typed)
+    assert str(refused.value).startswith(f"LB-104: {setting} cannot have this value")
+    assert refused.value.expected == expected
+
+
+@pytest.mark.parametrize(
     ("typed", "meant"),
     [
         ("optim.lr", "optim.learning_rate"),

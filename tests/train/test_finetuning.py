@@ -354,6 +354,8 @@ def test_settings_of_other_tasks_are_refused(
         ): r"LB-517[\s\S]*3.0\] for sequence-classification",
         ("task.class_weights=[0, 0]",): r"LB-517[\s\S]*not all 0",
         ("task.class_weights=[-1, 1]",): r"LB-517[\s\S]*none below 0",
+        ("task.doc_stride=64",): r"LB-520: task.doc_stride[\s\S]*omit",
+        (*tags, "task.null_threshold=0"): r"LB-520: task.null_threshold",
     }.items():
         with pytest.raises(LitebertError, match=what):
             finetune(configure(*changes), tmp_path / "run", is_quiet=True)

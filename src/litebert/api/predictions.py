@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from litebert.api.evaluation import Activations, Columns, Models, TaskName, open_models
 from litebert.api.frames import TablePath, as_file
 from litebert.api.settings import Quiet, checked, paths, progress
-from litebert.config import DeviceName
+from litebert.config import OWN_FILES, DeviceName
 from litebert.errors import LitebertError, format_count
 from litebert.files import by_force, require_new, staged_folder, write_text
 from litebert.tasks.tables.columns import column_words
@@ -200,11 +200,10 @@ def _examples_to_answer(run: str, task: str, file: str | None) -> Path:
     trained on, unless it is given.
     """
     from litebert.inference.finetuned import data_of
-    from litebert.tasks.named import OWN
 
     if file is not None:
         return Path(file)
-    if task != OWN:
+    if task != OWN_FILES:
         return data_of(run)
     raise LitebertError(
         "LB-923",

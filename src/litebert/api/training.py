@@ -36,7 +36,7 @@ from litebert.api.settings import (
     paths,
     recipe_settings,
 )
-from litebert.config import FinetuneConfig, PretrainConfig
+from litebert.config import OWN_FILES, FinetuneConfig, PretrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.shards import MANIFEST
 from litebert.corpus.text import TextSettings, require_text
@@ -51,7 +51,6 @@ from litebert.runs import claim, is_run, require_distinct, require_run_folder
 from litebert.settings import Resolved, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files
 from litebert.tasks.tables.columns import ColumnChoices, column_words
-from litebert.tasks.tables.table import OWN
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.text import Normalizer
 
@@ -573,7 +572,7 @@ def finetune(
     from litebert.tasks.named import require_task
 
     own_file = _own_file(task, is_named=data is not None)
-    kind = OWN if own_file else str(task)
+    kind = OWN_FILES if own_file else str(task)
     default_name = own_file.absolute().name.split(".")[0] if own_file else kind
     folder = _run_folder(runs, name or default_name)
     frames = _FrameFiles.of_run(folder, is_temporary=dry_run)
@@ -633,7 +632,7 @@ def _own_file(task: TablePath, *, is_named: bool) -> Path | None:
     of a task, as one with a folder of data is even if a folder has this name.
     """
     if isinstance(task, Frame):
-        return Path(OWN)
+        return Path(OWN_FILES)
     path = Path(task)
     is_own = path.exists() and not is_named and str(task) not in DATASETS
     return path if path.suffix or is_own else None

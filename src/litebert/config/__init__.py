@@ -11,6 +11,7 @@ finetuning   a fine-tuning run
 
 from litebert.config.finetuning import (
     DROPOUTS,
+    OWN_FILES,
     FinetuneConfig,
     FinetuneOptimConfig,
     FinetuneTrainConfig,
@@ -61,6 +62,7 @@ from litebert.config.training import OptimConfig, Schedule, TrainConfig
 __all__ = [
     "ALIASES",
     "DROPOUTS",
+    "OWN_FILES",
     "PRESETS",
     "Activation",
     "AlbertConfig",

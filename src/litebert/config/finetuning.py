@@ -16,6 +16,9 @@ from litebert.config.section import (
 from litebert.config.training import OptimConfig, TrainConfig
 from litebert.plugins import OPTIMIZERS, NameIn
 
+OWN_FILES = "table"
+"""The name of the task whose data are users' own files."""
+
 
 class TaskConfig(Section):
     """What is learned, and how long its sequences may be."""
@@ -176,15 +179,32 @@ class FinetuneConfig(Section):
                 ("data.folder", "data.train"),
                 "set either data.folder (a named task) or data.train (your own)",
             )
+        if self.task.name == OWN_FILES and self.data.train is None:
+            raise ContradictionError(
+                ("data.folder",), "your own files are in data.train, not data.folder"
+            )
+        if self.task.name != OWN_FILES and self.data.folder is None:
+            raise ContradictionError(
+                ("data.train",),
+                f"the files of {self.task.name} are in data.folder, not data.train",
+            )
         return self
 
     @model_validator(mode="after")
-    def _require_own_files_for_their_settings(self) -> Self:
+    def _require_data_settings_with_an_effect(self) -> Self:
         defaults = TaskDataConfig()
-        for name in ("dev", "columns", "labels", "problem", "missing_labels"):
+        for name in TaskDataConfig.model_fields:
+            is_place = name in ("folder", "train")
             is_set = getattr(self.data, name) != getattr(defaults, name)
-            if is_set and self.data.train is None:
+            if is_set and not is_place and self.data.train is None:
                 raise ContradictionError(
-                    (f"data.{name}",), f"only your own files have data.{name}"
+                    (f"data.{name}",),
+                    f"data.{name} applies only to your own files (data.train)",
                 )
+        if self.data.dev is not None and self.data.held_out != defaults.held_out:
+            raise ContradictionError(
+                ("data.held_out", "data.dev"),
+                "set either data.dev or data.held_out: with data.dev, no rows of"
+                " data.train are held out",
+            )
         return self

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from litebert.config import (
+    OWN_FILES,
     FinetuneConfig,
     HeadConfig,
     Precision,
@@ -33,7 +34,6 @@ from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.named import open_dataset
 from litebert.tasks.tables.dataset import require_same_data
 from litebert.tasks.tables.settling import problems_of_head
-from litebert.tasks.tables.table import OWN
 from litebert.tokenizer import Tokenizer
 
 
@@ -69,8 +69,8 @@ class _Trained:
         """Return the named task, or the task of a table whose columns are guessed for
         the model.
         """
-        if task in (None, OWN):
-            return cls(TaskConfig(name=OWN), _data_like(folder, data))
+        if task in (None, OWN_FILES):
+            return cls(TaskConfig(name=OWN_FILES), _data_like(folder, data))
         return cls(TaskConfig(name=str(task)), TaskDataConfig())
 
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from litebert.config import OWN_FILES
 from litebert.hub import PACKAGED, PACKAGED_NAME
 from litebert.metrics import Spread
 from litebert.origins import DEFAULT
 from litebert.report.tables import format_share
 from litebert.runs import LogRow, Result, RunFolder
-from litebert.tasks.tables.table import OWN
 from litebert.tokenizer.unknown import MOST_UNKNOWN, OTHER_VOCABULARY
 
 LITTLE_GAIN = 1.5
@@ -106,7 +106,7 @@ def task_of(run: RunFolder) -> str:
     the name of the file and what is predicted.
     """
     task = run.setting("task.name")
-    if task != OWN:
+    if task != OWN_FILES:
         return task
     file = Path(run.setting("data.train")).name
     problem = run.file.data.get("problem")

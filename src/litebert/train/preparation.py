@@ -40,7 +40,7 @@ from litebert.tasks.finetuning import (
 )
 from litebert.tasks.kinds.family import Dataset, Example, Family, Feature
 from litebert.tasks.kinds.text import SingleLabel, TextClassification
-from litebert.tasks.named import open_dataset
+from litebert.tasks.named import open_dataset, require_settings_of_kind
 from litebert.train.defaults import settle_defaults
 from litebert.train.estimate import Estimate, measure_needs
 from litebert.train.start import HEADS, Reading, choose_reading, require_pairs
@@ -320,7 +320,7 @@ def _learn_from(
 
 
 def require_fit(config: FinetuneConfig, dataset: Dataset[Any, Any]) -> None:
-    """Refuse a pooling or class weights that the task cannot be trained with."""
+    """Refuse a pooling, class weights or settings of a task that do not fit it."""
     family = dataset.family
     pooling = config.model.pooling
     if pooling in HEADS and not isinstance(family, TextClassification):
@@ -333,6 +333,7 @@ def require_fit(config: FinetuneConfig, dataset: Dataset[Any, Any]) -> None:
         )
     if config.task.class_weights:
         _require_fitting_weights(config.task.class_weights, family)
+    require_settings_of_kind(family, config.task)
 
 
 def _require_fitting_weights(

@@ -11,15 +11,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from litebert.config import TaskConfig, TaskDataConfig
-from litebert.errors import no_such_name
+from litebert.config import OWN_FILES, TaskConfig, TaskDataConfig
+from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json
 from litebert.plugins import DATASETS, LOADING
 from litebert.tasks.kinds.family import Dataset, Family, PublishedScore
 from litebert.tasks.named import glue, questions
 from litebert.tasks.tables.dataset import table_dataset
 from litebert.tasks.tables.layouts import SUFFIXES
-from litebert.tasks.tables.table import OWN as OWN
 
 for _name, _dataset in (glue.DATASETS | questions.RACE | questions.SQUAD).items():
     DATASETS.add(_name, _dataset)
@@ -27,7 +26,7 @@ for _name, _dataset in (glue.DATASETS | questions.RACE | questions.SQUAD).items(
 
 def require_task(name: str) -> None:
     """Check that a task has this name."""
-    if name == OWN or name in DATASETS:
+    if name == OWN_FILES or name in DATASETS:
         return
     advice = f"litebert recipes list; or if a plug-in adds the task: {LOADING}"
     for suffix in SUFFIXES:
@@ -38,7 +37,7 @@ def require_task(name: str) -> None:
         "LB-870",
         "no task has this name, and no file either",
         name,
-        [*DATASETS, OWN],
+        [*DATASETS, OWN_FILES],
         next=advice,
     )
 
@@ -52,7 +51,7 @@ def open_dataset(
     its training.
     """
     require_task(task.name)
-    if task.name != OWN:
+    if task.name != OWN_FILES:
         dataset = DATASETS[task.name]
     else:
         dev = Path(data.dev) if data.dev else None
@@ -80,6 +79,24 @@ def with_settings(family: Family[Any, Any], task: TaskConfig) -> Family[Any, Any
     # the model folder has them, too: answers depend on them
     head = family.head.model_copy(update={"settings": dict(task.settings)})
     return replace(family, head=head, **values)
+
+
+def require_settings_of_kind(family: Family[Any, Any], task: TaskConfig) -> None:
+    """Refuse a setting of `task` that this kind of task does not have."""
+    defaults = TaskConfig(name=task.name)
+    # every task has a name and a length, and its kind has checked `task.settings`
+    settings_of_kind = {field.name for field in fields(family)}
+    known = {"name", "max_length", "settings"} | settings_of_kind
+    for name in TaskConfig.model_fields:
+        value = getattr(task, name)
+        if name in known or value == getattr(defaults, name):
+            continue
+        raise LitebertError(
+            "LB-520",
+            f"task.{name} has no effect: it is a setting of another kind of task",
+            received=f"task.{name}={value} for {family.head}",
+            next=f"omit task.{name}",
+        )
 
 
 # What the paper and the official README report, as listed in published.toml (arXiv

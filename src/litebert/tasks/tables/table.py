@@ -11,8 +11,6 @@ from litebert.reading.lines import read_lines, recognize_encoding
 from litebert.reading.source import FOLDER, SPREADSHEETS, Source, no_content
 from litebert.reading.tables import Row, Scanned
 
-# the name of the task whose data are users' own files
-OWN = "table"
 # the first rows, and their characters, from which dialect and columns are guessed
 SAMPLE_ROWS = 1_000
 SAMPLE_CHARACTERS = 1 << 20
