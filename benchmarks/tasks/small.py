@@ -421,11 +421,11 @@ it: the commonest label; TF-IDF of words and pairs of words, then a regression; 
 packaged model's vectors, then a regression (for pairs on `[u, v, |u - v|, u * v]`); the
 cosine of the vectors. The penalties are chosen by cross-validation. "Start" is
 `finetune` before its first step; the model that is kept is the last step or, if that is
-worse on the tested rows and the start beats the commonest label, the start. Topics are
-questions of SQuAD, one to three a text, whose labels are the articles (of twelve) that
-they ask about. In percent; a dash was not measured; mean and deviation of several seeds,
-which draw other rows, or one seed. CPU seconds of one thread on a shared machine, with
-the answers to the tested rows.
+worse than the start on the tested rows and the start beats the commonest label, the
+best evaluation. Topics are questions of SQuAD, one to three a text, whose labels are
+the articles (of twelve) that they ask about. In percent; a dash was not measured; mean
+and deviation of several seeds, which draw other rows, or one seed. CPU seconds of one
+thread on a shared machine, with the answers to the tested rows.
 
 ```sh
 python -m benchmarks.tasks.small OUT --rows 100,500,2000 --seeds 1,2,3

@@ -321,7 +321,8 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
     # what the vectors of the start model give before any training; None if they were
     # not used
     first: MeasuredStep | None = None
-    # which of them is in model/: the best evaluation if training added nothing
+    # which of them is in model/: the best evaluation if training lost what the start
+    # knew
     kept: Literal["last", "best"] = "last"
     num_evaluations: int = Field(alias="evaluations")
     seed: int | None = None

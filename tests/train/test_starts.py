@@ -30,7 +30,7 @@ from litebert.rng import random_bits
 from litebert.runs import AnswerRow, Result, RunFolder
 from litebert.settings import Resolved, resolve, settings_from_words
 from litebert.tasks import probing
-from litebert.tasks.doubts import doubts_of_training, is_start_kept
+from litebert.tasks.doubts import doubts_of_training, has_lost_start
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune
 from litebert.train.preparation import prepare
@@ -264,7 +264,7 @@ def test_of_a_start_and_an_end_that_are_equally_right_the_end_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "is_kept", "doubt"),
+    ("before", "after", "is_lost", "doubt"),
     [
         (0.80, 0.75, True, "made the model worse"),
         (0.80, 0.80, False, "added nothing"),
@@ -273,13 +273,13 @@ def test_of_a_start_and_an_end_that_are_equally_right_the_end_is_kept(
         (0.70, 0.65, False, "no better than always giving the same answer"),
     ],
 )
-def test_a_start_that_knows_nothing_is_not_kept(
-    before: float, after: float, is_kept: bool, doubt: str
+def test_a_start_is_kept_only_if_it_knew_something_that_training_lost(
+    before: float, after: float, is_lost: bool, doubt: str
 ) -> None:
     first = {"accuracy": before}
     last = {"accuracy": after}
     constant = {"accuracy": 0.70}
-    assert is_start_kept("accuracy", first, last, constant) == is_kept
+    assert has_lost_start("accuracy", first, last, constant) == is_lost
 
     answers = [AnswerRow(str(n), "a text", "yes", "yes", 0.9, 1.0) for n in range(500)]
     doubts = doubts_of_training("accuracy", first, last, constant, {"dev": answers})

@@ -131,13 +131,14 @@ def _doubts_of_answers(split: str, rows: Sequence[AnswerRow]) -> list[str]:
 # ---- the last step against the start -------------------------------------------------
 
 
-def is_start_kept(
+def has_lost_start(
     key_measure: str,
     first: Mapping[str, float],
     last: Mapping[str, float],
     constant: Mapping[str, float],
 ) -> bool:
-    """Return whether training lost what the start knew.
+    """Return whether training lost something that the start knew: then the best
+    evaluation is written, the start or a later step.
 
     A start that is no better than the baseline knows nothing: on few rows, the
     regression may give the most common label to all of them. That may well be more
@@ -163,7 +164,7 @@ def doubts_of_training(
     values = f"{key_measure} {after:.4f} at the last step, {before:.4f} at the start"
     # the key measure is that of the first held-out set
     num_rows = len(next(iter(rows.values()), ()))
-    if is_start_kept(key_measure, first, last, constant):
+    if has_lost_start(key_measure, first, last, constant):
         return (
             f"training made the model worse: {values}; the model is that of the best"
             " evaluation",

@@ -34,7 +34,7 @@ from litebert.runs import (
 )
 from litebert.settings import Resolved
 from litebert.tasks.calibration import calibrate, tempered
-from litebert.tasks.doubts import doubts, doubts_of_training, is_start_kept
+from litebert.tasks.doubts import doubts, doubts_of_training, has_lost_start
 from litebert.tasks.finetuning import Finetuning, FinetuningWork
 from litebert.tasks.kinds.similarity import Similarity
 from litebert.tasks.probing import Probe, fit_head
@@ -277,7 +277,7 @@ def _step_to_keep(
     """
     if not prepared.has_worthy_start:
         return "last"
-    is_lost = is_start_kept(
+    is_lost = has_lost_start(
         prepared.key_measure,
         evaluations.first.values,
         evaluations.last.values,
