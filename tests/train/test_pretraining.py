@@ -1,11 +1,8 @@
-"""Pretraining: it learns, refuses impossible settings, starts from given weights, mixes
-corpora, can be extended.
+"""Pretraining: it learns, refuses impossible settings, starts from given weights, and
+mixes corpora.
 """
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,9 +24,8 @@ from litebert.train.clock import MIN_STEPS, Clock
 from litebert.train.completion import plan
 from litebert.train.pretrain import pretrain
 from litebert.train.sources import Sources, open_loader
-from tests.conftest import blocks
 
-from .conftest import SMALL, Configure, EachStep, checkpoints_of
+from .conftest import Configure, EachStep, checkpoints_of
 
 
 def _evaluations(run: Path) -> list[dict[str, float]]:
@@ -379,38 +375,3 @@ def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(
         sources.describe()["held-out tokens"]
         == Corpus.open(corpus).manifest.counts.tokens
     )
-
-
-def _python(folder: Path, page: str, modules: list[str], *words: str) -> str:
-    """Write the Python blocks of a how-to page as modules, and run Python in their
-    folder.
-    """
-    for name, code in zip(
-        modules, blocks(Path(f"docs/extending/{page}.md")), strict=True
-    ):
-        (folder / name).write_text(code)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-def test_a_third_party_objective_trains_as_the_how_to_describes(
-    tmp_path: Path, corpus: Path
-) -> None:
-    words = (
-        "run",
-        f"data.corpus={corpus}",
-        *SMALL,
-        "train.steps=3",
-        "train.loader_workers=1",
-    )
-    _python(tmp_path, "objective", ["gap.py", "mine.py"], "mine.py", *words)
-    assert "sentence_order_accuracy" in _evaluations(tmp_path / "run")[-1]
-    assert RunFolder(tmp_path / "run").settings["objective.sentence"] == "gap"
