@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from litebert.api.settings import recipe_settings, recipes, recipes_show
 from litebert.config import PRESETS, FinetuneConfig, PretrainConfig
 from litebert.errors import LitebertError
+from litebert.files import Json
 from litebert.origins import Origin
 from litebert.settings import (
     Setting,
@@ -23,6 +24,7 @@ from litebert.settings import (
     resolve,
     settings_from_toml,
     settings_from_words,
+    words_of,
 )
 
 CORPUS = {"data.corpus": Setting("c")}
@@ -377,7 +379,8 @@ def test_two_configurations_differ_in_what_one_has_and_the_other_lacks() -> None
     old = {"a": 1, "b": 2, "c": None}
     new = {"a": 1, "b": 3, "d": 4}
     # a setting that is missing is like one without a value
-    assert difference(old, new) == ["b: 2 -> 3", "d: None -> 4"]
+    changes = difference(old, new)
+    assert [str(change) for change in changes] == ["b: 2 -> 3", "d: None -> 4"]
 
 
 @pytest.mark.parametrize(
@@ -397,3 +400,26 @@ def test_a_refused_record_is_told_by_its_first_fault(text: str, fault: str) -> N
 
 def test_a_check_of_ours_speaks_for_itself() -> None:
     assert describe_invalid(ValueError("a text of ours")) == "a text of ours"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("train.steps", 9),
+        ("optim.learning_rate", 1e-05),
+        ("train.keep_best", True),
+        ("train.minutes", None),
+        ("data.columns", ["text=die Überschrift", 'label="x"']),
+        ("objective.heads", {"masked_lm": 1.0, "sentence_order": 0.5}),
+        ("data.corpus", "my corpora/2024-01-01"),
+    ],
+)
+def test_a_setting_is_written_as_the_words_that_give_its_value(
+    name: str, value: Json
+) -> None:
+    read = settings_from_words(words_of(name, value))
+    if isinstance(value, dict):
+        expected = {f"{name}.{entry}": number for entry, number in value.items()}
+    else:
+        expected = {name: value}
+    assert {name: setting.value for name, setting in read.items()} == expected

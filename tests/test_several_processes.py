@@ -23,7 +23,7 @@ from litebert.nn import AlbertForPretraining
 from litebert.runs import read_metrics
 from litebert.settings import resolve, settings_from_words
 from litebert.tokenizer import Tokenizer
-from litebert.train.run import begin
+from litebert.train.beginning import begin
 from tests.contract.tiny import weights
 from tests.memory import require_proc
 from tests.networks import SHAPE, config_for

@@ -44,6 +44,10 @@ METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.json"
 ANSWERS = "answers"
 DAMAGED_FILE = "metrics.damaged"
+# What run.json records of a table to train on: its bytes, and what was read from it, which
+# another order of its columns leaves as it was.
+FILE_HASH = "train_hash"
+EXAMPLES_HASH = "train hash"
 HOLDER = ".lock"  # names the process that works in the folder
 _HOLDER_TEXT = re.compile(rb"pid \d+ on ")
 RESTORE = "restore it, or start again under another --name"

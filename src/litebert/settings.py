@@ -3,6 +3,7 @@ its origin.
 """
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -79,6 +80,23 @@ def settings_from_words(words: Sequence[str]) -> Settings:
             )
         settings[name] = Setting(_typed_value(text), Origin("command line", word))
     return settings
+
+
+def words_of(name: str, value: Json) -> list[str]:
+    """Return the words of a command line that give a setting its value; of a table, a
+    word for each entry.
+
+    >>> words_of("train.steps", 9), words_of("data.columns", ["text=a"])
+    (['train.steps=9'], ['data.columns=["text=a"]'])
+    """
+    if isinstance(value, dict):
+        words = list[str]()
+        for entry, number in value.items():
+            words += words_of(f"{name}.{entry}", number)
+        return words
+    if isinstance(value, str):
+        return [f"{name}={value}"]
+    return [f"{name}={json.dumps(value, ensure_ascii=False)}"]
 
 
 def _typed_value(text: str) -> Json:
@@ -368,17 +386,26 @@ def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:
     return dotted
 
 
-def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
-    """List the differences of two configurations, one line per setting: `train.seed: 1
-    -> 2`.
-    """
-    lines = list[str]()
+@dataclass(frozen=True)
+class Change:
+    """A setting whose values differ in two configurations; None where one lacks it."""
+
+    name: str
+    before: Json
+    after: Json
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.before} -> {self.after}"
+
+
+def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[Change]:
+    """List the settings whose values differ, by name."""
+    changes = list[Change]()
     for name in sorted({*old, *new}):
-        before = old.get(name)
-        after = new.get(name)
-        if before != after:
-            lines.append(f"{name}: {before} -> {after}")
-    return lines
+        change = Change(name, old.get(name), new.get(name))
+        if change.before != change.after:
+            changes.append(change)
+    return changes
 
 
 def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:

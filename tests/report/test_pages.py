@@ -37,8 +37,8 @@ from litebert.report.figures import curve_of
 from litebert.report.training import write_report
 from litebert.runs import LogRow
 from litebert.settings import Setting, resolve
+from litebert.train.beginning import begin
 from litebert.train.log import RunLog
-from litebert.train.run import begin
 from litebert.train.session import Session
 
 

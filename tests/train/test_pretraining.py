@@ -17,7 +17,7 @@ from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import read_folder
 from litebert.objectives.loading import CYCLE, MixLoader, counts_in_cycle
-from litebert.runs import RunFolder, read_metrics
+from litebert.runs import RunFolder, is_run, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.checkpoint import RunProgress, average_checkpoints
 from litebert.train.clock import MIN_STEPS, Clock
@@ -95,7 +95,12 @@ REFUSED = {
     "data.corpus=ALL": "LB-510",  # nothing is held out
     "objective.sentence=nxt": r"LB-107(?s:.*)did you mean next",
     "start.model=MODEL model.hidden_size=64": "LB-515",
+    "start.optimizer=true": r"LB-104(?s:.*)start.model",
+    "start.new_vocabulary=true": r"LB-104(?s:.*)start.model",
     "start.model=MODEL start.optimizer=true": "LB-516",
+    "start.model=CHECKPOINT start.optimizer=true optim.name=muon": (
+        r"LB-516(?s:.*)does not fit"
+    ),
     "start.model=MODEL objective.max_seq_length=4096": "LB-519",
     "distil.teacher=MODEL train.micro_batch_size=2": r"LB-104(?s:.*)must be null",
     "distil.teacher=MODEL early.depth=1": r"LB-104(?s:.*)must be null",
@@ -122,11 +127,13 @@ def test_impossible_settings_are_refused_before_work(
     words = (
         changes.replace("ALL", str(tmp_path / "ALL"))
         .replace("MODEL", str(trained / "model"))
+        .replace("CHECKPOINT", str(checkpoints_of(trained)[-1]))
         .split()
     )
     with pytest.raises(LitebertError, match=REFUSED[changes]):
         pretrain(configure(*words), tmp_path / "run", is_quiet=True)
-    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    # so that the corrected command may use the same name
+    assert not is_run(tmp_path / "run")
 
 
 def test_minutes_become_steps_once_and_a_run_uses_its_plans_measurement(

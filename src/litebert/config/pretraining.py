@@ -35,6 +35,17 @@ class PretrainStart(Section):
         "zeros", description="unigram: log frequencies of the pieces"
     )
 
+    @model_validator(mode="after")
+    def _require_a_model_to_take_from(self) -> Self:
+        if self.model is not None:
+            return self
+        for name in ("optimizer", "new_vocabulary"):
+            if getattr(self, name):
+                raise ContradictionError(
+                    (name, "model"), f"start.{name} is about the model in start.model"
+                )
+        return self
+
 
 class DataConfig(Section):
     """Where the training text comes from."""

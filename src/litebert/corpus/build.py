@@ -251,7 +251,7 @@ def _other_plan(
     return LitebertError(
         "LB-333",
         f"{output} was begun with other settings or inputs",
-        received="; ".join(changes[:MOST_CHANGES]),
+        received="; ".join(map(str, changes[:MOST_CHANGES])),
         next=(
             "choose another --output, or --name of a run, or rm -r"
             f" {quote(str(output))}, then rerun the command"

@@ -8,7 +8,11 @@ from litebert.optim.building import build_optimizer, clip_gradients, parameter_g
 from litebert.optim.moments import Group, MomentOptimizer, State, use_average
 from litebert.optim.optimizers import AdamW, Lamb, Muon, orthogonalize
 from litebert.optim.schedules import Schedule, build_schedule
-from litebert.optim.state import load_state_tensors, state_tensors
+from litebert.optim.state import (
+    load_state_tensors,
+    require_same_layout,
+    state_tensors,
+)
 
 __all__ = [
     "AdamW",
@@ -24,6 +28,7 @@ __all__ = [
     "load_state_tensors",
     "orthogonalize",
     "parameter_groups",
+    "require_same_layout",
     "state_tensors",
     "use_average",
 ]

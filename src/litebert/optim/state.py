@@ -34,12 +34,14 @@ def load_state_tensors(
     """
     live = state_tensors(optimizer)
     # before the first copy, so that nothing is half loaded
-    _check_same_layout(tensors, live)
+    require_same_layout(tensors, live)
     for name, moment in live.items():
         moment.copy_(tensors[name])
 
 
-def _check_same_layout(saved: Mapping[str, Tensor], live: Mapping[str, Tensor]) -> None:
+def require_same_layout(
+    saved: Mapping[str, Tensor], live: Mapping[str, Tensor]
+) -> None:
     """Raise LB-423 unless both have the same names, shapes and types."""
     saved_layout = {name: _layout_of(tensor) for name, tensor in saved.items()}
     live_layout = {name: _layout_of(tensor) for name, tensor in live.items()}

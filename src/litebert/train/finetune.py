@@ -20,7 +20,6 @@ from litebert.flops import forward_flops
 from litebert.folder import ModelFolder, read_folder, start_from
 from litebert.folder.card import write_card
 from litebert.folder.config import refusal_of
-from litebert.folder.storage import Start
 from litebert.optim import build_optimizer, use_average
 from litebert.runs import (
     ANSWERS,
@@ -38,10 +37,11 @@ from litebert.tasks.doubts import doubts, doubts_of_training, has_lost_start
 from litebert.tasks.finetuning import Finetuning, FinetuningWork
 from litebert.tasks.kinds.similarity import Similarity
 from litebert.tasks.probing import Probe, fit_head
-from litebert.train.log import RunLog
+from litebert.train.beginning import begin
+from litebert.train.log import RunLog, say_start
 from litebert.train.loop import Trainee, train
 from litebert.train.preparation import Prepared, prepare
-from litebert.train.run import begin, computing, write_model
+from litebert.train.run import computing, write_model
 from litebert.train.session import session
 
 
@@ -177,24 +177,6 @@ def build(prepared: Prepared, log: RunLog) -> TaskTrainee:
     tokenizer = prepared.start.require_tokenizer()
     model = ModelFolder(network, tokenizer, prepared.vectors)
     return TaskTrainee(task, optimizer, model, fresh)
-
-
-def say_start(log: RunLog, start: Start) -> None:
-    """Say which modules are new and which are left out; the parameters of one module
-    are one entry.
-    """
-    new = _modules_of(start.fresh)
-    if new:
-        log.say(f"new, not pretrained: {', '.join(new)}")
-    unused = _modules_of(start.dropped)
-    if unused:
-        log.say(f"not used from the start model: {', '.join(unused)}")
-    for note in start.notes:
-        log.say(f"note: {note}")
-
-
-def _modules_of(parameters: Sequence[str]) -> list[str]:
-    return sorted({name.rpartition(".")[0] for name in parameters})
 
 
 def say_probe(log: RunLog, probe: Probe) -> None:

@@ -4,7 +4,7 @@ on stderr.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -21,6 +21,7 @@ from litebert.errors import (
     show_status,
 )
 from litebert.files import Json
+from litebert.folder.storage import Start
 from litebert.tasks.heads import pretraining_measures
 from litebert.train.session import Session
 
@@ -281,3 +282,21 @@ class RunLog:
                 explanation = ""
             words.append(text)
         return words
+
+
+def say_start(log: RunLog, start: Start) -> None:
+    """Say which modules are new and which are left out; the parameters of one module
+    are one entry.
+    """
+    new = _modules_of(start.fresh)
+    if new:
+        log.say(f"new, not pretrained: {', '.join(new)}")
+    unused = _modules_of(start.dropped)
+    if unused:
+        log.say(f"not used from the start model: {', '.join(unused)}")
+    for note in start.notes:
+        log.say(f"note: {note}")
+
+
+def _modules_of(parameters: Iterable[str]) -> list[str]:
+    return sorted({name.rpartition(".")[0] for name in parameters})

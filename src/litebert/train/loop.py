@@ -17,11 +17,12 @@ from litebert.optim import (
 )
 from litebert.runs import METRICS_FILE, RunFolder
 from litebert.tasks.task import Task, Work
+from litebert.train.beginning import settings_of_other_version
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.clock import Clock
 from litebert.train.log import RunLog
 from litebert.train.pace import Pace
-from litebert.train.run import changed_settings, write_model
+from litebert.train.run import write_model
 from litebert.train.session import Session
 from litebert.train.step import FIRST_SCALE, StepResult, count, training_step
 
@@ -182,7 +183,7 @@ def _note_other_version(config: PretrainConfig | FinetuneConfig, log: RunLog) ->
     """Say if another version of litebert began a run that is resumed."""
     if not log.session.world.is_first:
         return
-    changed = changed_settings(RunFolder(log.session.folder), config)
+    changed = settings_of_other_version(RunFolder(log.session.folder), config)
     if changed:
         log.say(f"another version of litebert began this run: {'; '.join(changed)}")
 

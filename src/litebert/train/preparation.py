@@ -28,7 +28,7 @@ from litebert.folder.config import plugins_of
 from litebert.hub import locate
 from litebert.nn import AlbertForTask
 from litebert.plugins import DATASETS, plugins_used
-from litebert.runs import is_run
+from litebert.runs import EXAMPLES_HASH, is_run
 from litebert.settings import Resolved
 from litebert.tasks.check import doubts_about_rows, vocabulary_doubts
 from litebert.tasks.doubts import baseline
@@ -265,7 +265,7 @@ def _describe_examples(
     facts: dict[str, JsonValue] = {
         # not `len(examples)`: long examples have several features, unusable ones none
         "training examples": len({feature.example for feature in features}),
-        "train hash": _hash_examples(examples),
+        EXAMPLES_HASH: _hash_examples(examples),
     }
     for split, labeled_set in held_out.items():
         facts[f"{split} examples"] = len(labeled_set.examples)

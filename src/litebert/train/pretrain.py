@@ -36,14 +36,15 @@ from litebert.tasks.distillation import Distillation
 from litebert.tasks.pretraining import Pretraining
 from litebert.tasks.task import Task
 from litebert.tasks.teacher import Teacher, TeacherVectors
+from litebert.train.beginning import begin
 from litebert.train.completion import settle
 from litebert.train.log import RunLog
 from litebert.train.loop import Trainee, train
 from litebert.train.pace import Pace
-from litebert.train.run import begin, computing, write_model
+from litebert.train.run import computing, write_model
 from litebert.train.session import Session, session
 from litebert.train.sources import Sources, plain_text_config
-from litebert.train.weights import new_network, take_start
+from litebert.train.weights import new_network, require_moments, take_start
 
 # the directions in which a student learns known vectors, (teacher's width, hidden)
 AXES = "axes.npy"
@@ -63,6 +64,7 @@ def pretrain(
         # Before `begin` writes run.json, so that mistakes in the data begin no run.
         sources = Sources.open(resolved.config)
         settled = settle(resolved, sources, folder, world)
+        require_moments(settled.config)
         data = sources.describe() | _describe_teacher(settled.config, sources)
         is_finished = begin(folder, settled, data=data, world=world)
         if is_finished:

@@ -11,18 +11,25 @@ from safetensors.torch import load_file
 
 from litebert import rng
 from litebert.config import PretrainConfig
+from litebert.device import choose_device
 from litebert.errors import LitebertError
 from litebert.folder import start_from
 from litebert.hub import PACKAGED, locate, packaged_model
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.frequencies import log_frequencies
-from litebert.optim import MomentOptimizer, load_state_tensors
+from litebert.optim import (
+    MomentOptimizer,
+    build_optimizer,
+    load_state_tensors,
+    require_same_layout,
+    state_tensors,
+)
 from litebert.plugins import PRETRAINING_HEADS
 from litebert.tasks.teacher import Teacher, TeacherVectors
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.local_start import attend_locally
-from litebert.train.log import RunLog
+from litebert.train.log import RunLog, say_start
 from litebert.train.sources import Sources, open_loader, plain_text_config
 from litebert.train.student import begin_as_teacher
 
@@ -69,6 +76,33 @@ def new_network(
     return network
 
 
+def require_moments(config: PretrainConfig) -> None:
+    """Raise unless the optimizer's state of the start, if it is asked for, fits the
+    network and the optimizer of this run.
+    """
+    if not config.start.optimizer:
+        return
+    folder = locate(str(config.start.model))
+    moments = _read_moments(folder)
+    dtype = choose_device(config.train.device).dtype(config.train.precision)
+    with torch.device("meta"):  # shapes only
+        network = AlbertForPretraining(
+            config.model, heads=config.objective.chosen_heads, dtype=dtype
+        )
+        optimizer = build_optimizer(config.optim, network.named_parameters())
+        wanted = state_tensors(optimizer)
+    try:
+        require_same_layout(moments, wanted)
+    except LitebertError as error:
+        raise LitebertError(
+            "LB-516",
+            f"the optimizer state in {folder} does not fit this run",
+            received=error.received,
+            expected="the network, vocabulary and optimizer that it was written with",
+            next="set start.optimizer=false",
+        ) from error
+
+
 def take_start(
     network: AlbertForPretraining,
     optimizer: MomentOptimizer,
@@ -83,8 +117,7 @@ def take_start(
     name = PACKAGED if folder == packaged_model() else folder
     log.say(f"starting from {name}")
     start = start_from(network, folder, rows=_rows_of_pieces(tokenizer, folder, log))
-    if start.fresh:
-        log.say(f"new, not in that model: {', '.join(start.fresh[:6])}")
+    say_start(log, start)
     # A head that is dropped without a word would be missed only after the run.
     for head in sorted({name.partition(".")[0] for name in start.dropped}):
         if head in PRETRAINING_HEADS and head not in config.objective.heads:
@@ -94,7 +127,7 @@ def take_start(
                 is_warning=True,
             )
     if config.start.optimizer:
-        load_state_tensors(optimizer, _read_moments(folder))
+        load_state_tensors(optimizer, _read_moments(folder))  # which were checked
         log.say("also loaded its optimizer's state")
     return start.fresh
 

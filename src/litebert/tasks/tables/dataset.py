@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import LitebertError, format_count
+from litebert.runs import FILE_HASH
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.tables.cells import split_of
 from litebert.tasks.tables.columns import chosen_columns
@@ -53,7 +54,7 @@ def table_dataset(
     notes = list[str]()
     if settled:
         reading = _recorded_reading(settled, columns)
-        train_hash = settled.get("train_hash")
+        train_hash = settled.get(FILE_HASH)
         recorded = list(settled["columns"])
         has_other_columns = recorded != list(reading.columns.words())
     else:
@@ -94,7 +95,7 @@ def _record(reading: AnyReading, train_hash: str | None) -> dict[str, Any]:
         "columns": list(reading.columns.words()),
         "problem": reading.problem,
         "labels": list(reading.labels),
-        "train_hash": train_hash,
+        FILE_HASH: train_hash,
     }
     if reading.splitting != "words":
         record["splitting"] = reading.splitting
@@ -310,7 +311,7 @@ def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> 
             continue
         columns_of[name] = " ".join(dataset.settled["columns"])
         trained_on[name] = dataset.train
-        train_hash = dataset.settled.get("train_hash")
+        train_hash = dataset.settled.get(FILE_HASH)
         if dataset.train and _is_train(data, dataset.train, train_hash):
             num_trained_on_data += 1
     have_other_columns = len(set(columns_of.values())) > 1
