@@ -6,9 +6,10 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,6 +36,8 @@ from litebert.objectives import CorpusLoader, LoaderSettings
 from litebert.rng import random_bits
 from litebert.runs import RunFolder, read_record
 from litebert.settings import resolve, settings_from_words
+from litebert.tasks.kinds.family import Family
+from litebert.tasks.named import open_dataset
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import finetune
@@ -308,9 +311,6 @@ def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     words += (
         f"model.start={model}",
         f"task.max_length={longest}",
-        f"task.max_qa_length={longest // 2}",
-        f"task.max_query_length={longest // 4}",
-        f"task.doc_stride={longest // 4}",
         f"optim.learning_rate={PROBE_LEARNING_RATE}",
         f"train.batch_size={PROBE_BATCH_SIZE}",
         f"train.steps={PROBE_STEPS}",
@@ -319,8 +319,23 @@ def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
         f"train.seed={seed}",
         "train.loader_workers=0",
     )
+    config = resolve(FinetuneConfig, settings_from_words(words)).config
+    words += _lengths_of_kind(open_dataset(config.task, config.data).family, longest)
     finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
     result = RunFolder(run).outcome
     if result is None:
         raise _interrupted(f"the probe {task}", RunFolder(run).step)
     return result.last.values[result.key_measure]
+
+
+def _lengths_of_kind(family: Family[Any, Any], longest: int) -> list[str]:
+    """Return the settings of the lengths that a kind of task has, for sequences of at
+    most `longest` pieces.
+    """
+    lengths = {
+        "max_qa_length": longest // 2,
+        "max_query_length": longest // 4,
+        "doc_stride": longest // 4,
+    }
+    names = [field.name for field in fields(family)]
+    return [f"task.{name}={lengths[name]}" for name in names if name in lengths]
