@@ -13,6 +13,7 @@ import pytest
 
 from litebert import rng
 from litebert.cli import cli
+from litebert.cli.command import command_of
 from litebert.errors import LitebertError
 from litebert.plugins import VERBS
 from tests.contract.shell import leaves, litebert
@@ -59,6 +60,26 @@ def test_control_labels_that_are_not_escaped_steer_the_terminal(
 
 
 # ---- mistakes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [(("sizes",), "- no."), (("runs", "list"), "-5"), (("sizes",), "-5 of - 3")],
+)
+def test_a_dashed_text_too_many_is_shown_as_it_was_typed(
+    words: tuple[str, ...], text: str
+) -> None:
+    done = litebert(*words, text)
+    assert (done.code, f"extra argument ({text})\n" in done.stderr) == (2, True), done
+
+
+def test_a_positional_number_may_be_negative() -> None:
+    def add(first: int, *others: float) -> None:
+        sums.append(first + sum(others))
+
+    sums = list[float]()
+    command_of(add, "add").main(["-5", "-0.5", "2"], standalone_mode=False)
+    assert sums == [-3.5]
 
 
 def test_control_without_the_boundary_a_mistake_is_a_traceback(

@@ -398,7 +398,23 @@ class TextCommand(click.Command):
     if it starts with a dash.
     """
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Return click's parser, for which texts are marked; what it returns has no
+        marks, so that neither types nor messages meet them.
+        """
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_marked(args: list[str]) -> tuple[Any, list[str], Any]:
+            values, extra, order = parse(self._mark_texts(args))
+            plain = {name: _unmark(value) for name, value in values.items()}
+            return plain, [_unmark(word) for word in extra], order
+
+        parser.parse_args = parse_marked  # type: ignore[method-assign]
+        return parser
+
+    def _mark_texts(self, args: list[str]) -> list[str]:
+        """Return the arguments with a mark before each text that starts with a dash."""
         end = args.index("--") if "--" in args else len(args)
         options_with_value = self._options_with_value()
         marked = list[str]()
@@ -410,9 +426,7 @@ class TextCommand(click.Command):
             else:
                 marked.append(word)
             previous = word
-        unparsed = super().parse_args(ctx, marked + args[end:])
-        ctx.params = {name: _unmark(value) for name, value in ctx.params.items()}
-        return unparsed
+        return marked + args[end:]
 
     def _options_with_value(self) -> set[str]:
         """Return the options that take the word after them as their value."""
@@ -434,11 +448,11 @@ def _is_dashed_text(word: str) -> bool:
 
 
 def _unmark(value: Any) -> Any:
-    """Return a parsed value, or several, without the mark of a text."""
+    """Return the words of a parameter without the mark of a text."""
     if isinstance(value, tuple):
-        return tuple(_unmark(item) for item in value)
-    if isinstance(value, str | Path):
-        return type(value)(str(value).removeprefix(_MARK))
+        return tuple(_unmark(word) for word in value)
+    if isinstance(value, str):
+        return value.removeprefix(_MARK)
     return value
 
 
