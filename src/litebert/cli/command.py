@@ -6,8 +6,8 @@ ones options, and types become checks. `Annotated` adds the limits of a number
 its help. What a command writes, `output`, may be given as an argument or as --output,
 unless there are several inputs. The docstring is the help of the command. A parameter
 with a dataclass as its type adds an option for each field. The return value is printed:
-as `str(result)` for people, as JSON with --json, and the items of an iterator one by
-one. Its `notes` go to stderr, and a nonzero `exit_code` ends the process.
+as `str(result)` for people, or in one of its `formats`, such as JSON with --json. Its
+`notes` go to stderr, and a nonzero `exit_code` ends the process.
 """
 
 import inspect
