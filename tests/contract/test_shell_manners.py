@@ -160,7 +160,7 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     ),
     "split of a text": (1, "evaluate BASE --data STORIES --split test", "--split"),
     "no context": (1, "answer Who? --model nowhere", "CONTEXT"),
-    "two outputs": (2, "quantize BASE a --output b", "OUTPUT twice"),
+    "two outputs": (2, "quantize BASE a --output b", "OUTPUT once --output"),
     "no output": (2, "quantize BASE", "OUTPUT"),
     "a context without a word": (
         1,

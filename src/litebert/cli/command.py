@@ -292,7 +292,9 @@ def take_argument_or_option(
     word = values[name]
     flag = values.pop(f"{name}_option")
     if word is not None and flag is not None:
-        raise click.UsageError(f"{name.upper()} is given twice, as --{name}, too")
+        raise click.UsageError(
+            f"give {name.upper()} once: as an argument or as --{name}"
+        )
     if word is None and flag is None and is_needed:
         raise click.UsageError(f"Missing argument '{name.upper()}'")
     return flag if word is None else word
