@@ -9,11 +9,11 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 try:
     import resource
@@ -22,6 +22,9 @@ except ImportError:  # Windows
 
 
 # ---- signals -------------------------------------------------------------------------
+
+Handler: TypeAlias = Callable[[int, FrameType | None], object] | int
+"""What a process does on a signal: a function, SIG_DFL or SIG_IGN."""
 
 
 def existing_signals(*names: str) -> tuple[int, ...]:
@@ -45,9 +48,39 @@ HANGUP = 1
 BROKEN_PIPE = 13
 
 
+def unignored(numbers: Iterable[int]) -> dict[int, Handler]:
+    """Return the present handlers of signals, without those signals that must stay
+    ignored, such as SIGHUP under nohup.
+
+    A handler that was set outside Python, by a program that embeds it, is left alone as
+    well: Python cannot set it again.
+    """
+    handlers = dict[int, Handler]()
+    for number in numbers:
+        handler = signal.getsignal(number)
+        if handler is not None and handler != signal.SIG_IGN:
+            handlers[number] = handler
+    return handlers
+
+
+def end_on_next_signal(previous: Mapping[int, Handler]) -> None:
+    """Let the next signal end the process at once, now that the first was taken as a
+    request; `previous` has the handlers from before litebert set its own.
+
+    In a Python session, such as a notebook, Ctrl-C raises KeyboardInterrupt again: the
+    session keeps its variables.
+    """
+    for number, handler in previous.items():
+        if handler is signal.default_int_handler:
+            signal.signal(number, handler)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def handled(handlers: Mapping[int, Callable[[int], object]]) -> Iterator[None]:
-    """Handle signals by number during a block, then as before.
+    """Handle signals by number during a block, then as before; a handler that was set
+    outside Python is left alone.
 
     `loop.add_signal_handler` of asyncio does not exist on Windows. A signal that another
     thread receives waits until the main thread runs Python code again; uvicorn does so
@@ -57,10 +90,13 @@ def handled(handlers: Mapping[int, Callable[[int], object]]) -> Iterator[None]:
     def handle(number: int, _: FrameType | None) -> None:
         handlers[number](number)
 
-    previous = {number: signal.getsignal(number) for number in handlers}
+    previous = dict[int, Handler]()
     try:
         for number in handlers:
-            signal.signal(number, handle)
+            handler = signal.getsignal(number)
+            if handler is not None:
+                previous[number] = handler
+                signal.signal(number, handle)
         yield
     finally:
         for number, handler in previous.items():

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from litebert import system
 from litebert.train import session
 from litebert.train.pretrain import pretrain
 from tests.contract.shell import litebert
@@ -130,6 +131,52 @@ def test_a_second_signal_ends_at_once(asleep: "subprocess.Popen[bytes]") -> None
         asleep.wait(2)
     asleep.terminate()  # it would go on for ever
     assert exit_code(asleep) == -signal.SIGTERM
+
+
+IN_A_NOTEBOOK = """
+import signal
+from pathlib import Path
+from litebert.train.session import session
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    with session(Path('.')) as opened:
+        signal.raise_signal(signal.SIGINT)
+        print("asked to stop:", opened.should_stop())
+        signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("the notebook goes on")
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+"""
+
+
+def test_a_second_ctrl_c_in_a_python_session_does_not_end_the_session(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_NOTEBOOK],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "asked to stop: True\nthe notebook goes on\n", done
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_a_handler_set_outside_python_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler_of = signal.getsignal
+    hidden = {signal.SIGHUP: None}  # what Python knows of such a handler
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            signal, "getsignal", lambda number: hidden.get(number, handler_of(number))
+        )
+        with session.session(tmp_path):
+            assert handler_of(signal.SIGHUP) is signal.SIG_DFL
+            assert handler_of(signal.SIGINT) is not signal.SIG_DFL
+            with system.handled({signal.SIGHUP: print, signal.SIGINT: print}):
+                assert handler_of(signal.SIGHUP) is signal.SIG_DFL
+    assert handler_of(signal.SIGINT) is signal.SIG_DFL
 
 
 TINY = ("--preset", "tiny", "optim.warmup_steps=1", "train.steps=2")

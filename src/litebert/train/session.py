@@ -1,7 +1,6 @@
 """A run while it is trained: its lock, and signals as requests to stop."""
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +11,14 @@ from pathlib import Path
 from litebert import files, runs
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
-from litebert.system import HANGUP, STOP_SIGNALS, handled
+from litebert.system import (
+    HANGUP,
+    STOP_SIGNALS,
+    Handler,
+    end_on_next_signal,
+    handled,
+    unignored,
+)
 
 
 @dataclass
@@ -81,21 +87,17 @@ def _stop_on_signals(session: Session) -> Iterator[None]:
 
     A second signal has its usual, immediate effect, but not with several processes:
     their launcher forwards signals that they have already received, and kills them in
-    the end. An ignored signal (SIGHUP under nohup) stays ignored. Outside the main
-    thread no handlers are set, because Python does not allow it.
+    the end. Outside the main thread no handlers are set, because Python does not allow
+    it.
     """
-    # empty outside the main thread, so that nothing is changed
-    numbers = list[int]()
+    previous = dict[int, Handler]()
     if threading.current_thread() is threading.main_thread():
-        for number in STOP_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                numbers.append(number)
+        previous = unignored(STOP_SIGNALS)
 
     def request(number: int) -> None:
         session.signal_number = number  # the loop looks at it after each step
         if session.world.size == 1:
-            for other in numbers:
-                signal.signal(other, signal.SIG_DFL)
+            end_on_next_signal(previous)
 
-    with handled(dict.fromkeys(numbers, request)):
+    with handled(dict.fromkeys(previous, request)):
         yield
