@@ -20,7 +20,12 @@ import click
 from litebert.errors import LitebertError, as_litebert_error, say
 from litebert.plugins import LOADING, VERBS, load_plugin, with_plugins
 from litebert.privacy import keep_caches_in_ours
-from litebert.system import BROKEN_PIPE, existing_signals
+from litebert.system import (
+    BROKEN_PIPE,
+    end_on_next_signal,
+    existing_signals,
+    unignored,
+)
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -219,23 +224,17 @@ def _take_any_text(stream: TextIO) -> None:
 
 
 def _unwind_on_signals() -> None:
-    """Let a signal to stop raise an exception, so that unfinished files are removed.
-
-    An ignored signal, such as SIGHUP under nohup, stays ignored.
+    """Let a signal to stop raise an exception that Python code can catch, so that
+    unfinished files are removed; a second signal ends the process at once.
     """
-    for number in UNWINDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _raise_interrupt)
+    previous = unignored(UNWINDING)
 
+    def interrupt(number: int, _: "FrameType | None") -> None:
+        end_on_next_signal(previous)
+        raise KeyboardInterrupt(number)
 
-def _raise_interrupt(number: int, _: "FrameType | None") -> None:
-    """Raise an exception that Python code can catch; a second signal ends the process
-    at once.
-    """
-    for other in UNWINDING:
-        if signal.getsignal(other) is _raise_interrupt:
-            signal.signal(other, signal.SIG_DFL)
-    raise KeyboardInterrupt(number)
+    for number in previous:
+        signal.signal(number, interrupt)
 
 
 def run(words: Sequence[str]) -> int:
