@@ -329,10 +329,19 @@ def test_the_better_start_decides_how_scored_pairs_are_trained(
 ) -> None:
     run = tmp_path / "run"
     settings = configure("scored.csv", "new-scored.csv", "train.steps=2")
+    note = prepare(settings, run).dataset.notes[-1]
+    way = "read together|read apart|compared by cosine"
+    correlations = dict(re.findall(rf"({way}) (-?[0-9]+\.[0-9]+)", note))
+    together = float(correlations["read together"])
+    apart = float(correlations["read apart"])
+    cosine = float(correlations["compared by cosine"])
+    is_best = cosine > apart and cosine > together + 0.01
+    better = "similarity" if is_best else "regression"
     finetuned(settings, run)
-    assert RunFolder(run).file.data["problem"] in ("similarity", "regression")
+    assert RunFolder(run).file.data["problem"] == better
     # resumed as it was begun
     finetuned(settings, run)
+    assert RunFolder(run).file.data["problem"] == better
 
 
 def test_a_problem_that_is_named_is_trained(
