@@ -16,9 +16,10 @@ import torch
 
 import litebert
 from litebert.config import PretrainConfig
-from litebert.distributed import World, join_world, world_size
+from litebert.distributed import World, join_world
 from litebert.errors import LitebertError
 from litebert.folder import ModelFolder, write_folder
+from litebert.launch import launched_as
 from litebert.nn import AlbertForPretraining
 from litebert.runs import read_metrics
 from litebert.settings import resolve, settings_from_words
@@ -229,11 +230,17 @@ INCOMPLETE += [{"RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}]
 def test_an_incomplete_environment_is_refused(
     monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]
 ) -> None:
-    assert world_size() == 1
+    assert launched_as() == (0, 1)
     for name, value in {"WORLD_SIZE": "2", **wrong}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(LitebertError, match="LB-262"), join_world("gloo"):
         pass
+
+
+def test_a_process_alone_ignores_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "a name of somebody else")
+    with join_world("gloo") as world:
+        assert world.size == 1
 
 
 def test_too_small_a_batch_is_refused(corpus: Path, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import Precision
-from litebert.distributed import world_size
 from litebert.errors import LitebertError, no_such_name
+from litebert.launch import launched_as
 from litebert.system import peak_memory_bytes
 
 DTYPES: dict[str, torch.dtype] = {
@@ -273,11 +273,11 @@ def choose_device(name: str = "auto") -> Device:
     """
     chosen = _resolve_name(name)
     try:
-        if chosen == "mps" and world_size() > 1:
+        if chosen == "mps" and launched_as().size > 1:
             raise RuntimeError("several processes cannot share one Apple GPU")
         # the tensor's own device has a number: cuda:0 for cuda
         place = torch.zeros(1, device=torch.device(chosen)).device
-        if place.type == "cuda" and world_size() > 1:
+        if place.type == "cuda" and launched_as().size > 1:
             torch.cuda.set_device(place)  # where nccl sums
         return device_at(place)
     except (RuntimeError, AssertionError, TypeError) as error:
@@ -305,7 +305,7 @@ def _resolve_name(name: str) -> str:
     kind = name
     if name == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
-    if kind == "cuda" and world_size() > 1:
+    if kind == "cuda" and launched_as().size > 1:
         return f"cuda:{os.environ.get('LOCAL_RANK') or 0}"
     return kind
 

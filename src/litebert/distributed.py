@@ -22,6 +22,7 @@ from torch.distributed import PrefixStore, Store, rendezvous  # type: ignore[att
 
 from litebert.errors import LitebertError, ResourceError
 from litebert.files import Json
+from litebert.launch import incomplete_environment, launched_as
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -136,30 +137,6 @@ def _connection_errors() -> Iterator[None]:
         ) from error
 
 
-def world_size() -> int:
-    """Return the number of processes of the run; 1 without a launcher."""
-    try:
-        size = int(os.environ.get("WORLD_SIZE") or 1)
-        rank = int(os.environ.get("RANK") or 0)
-        # With such a rank, torch would wait for the others forever.
-        if size < 1 or (size > 1 and not 0 <= rank < size):
-            raise ValueError(f"RANK={rank}, WORLD_SIZE={size}")
-        return size
-    except ValueError as error:
-        raise _incomplete(error) from error
-
-
-def _incomplete(error: ValueError) -> LitebertError:
-    return LitebertError(
-        "LB-262",
-        "the environment for several processes is incomplete",
-        received=error,
-        expected="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them",
-        next="torchrun --nproc-per-node 2 -m litebert pretrain ...; for a single"
-        " process: unset WORLD_SIZE",
-    )
-
-
 @contextmanager
 def join_world(backend: str) -> Iterator[World]:
     """Connect to the other processes, if there are any, for the duration of the block;
@@ -168,7 +145,7 @@ def join_world(backend: str) -> Iterator[World]:
     If the block succeeds, all processes disconnect together. If it raises, the others
     meet a broken connection in their next sum and stop.
     """
-    if world_size() == 1:
+    if launched_as().size == 1:
         yield ALONE
         return
     try:
@@ -208,7 +185,7 @@ def _rendezvous() -> tuple[Store, int, int]:
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
     except ValueError as error:
-        raise _incomplete(error) from error
+        raise incomplete_environment(error) from error
     # a launcher that restarts its processes may reuse its store
     num_restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     return PrefixStore(f"restart/{num_restarts}", store), rank, size

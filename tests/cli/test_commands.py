@@ -59,6 +59,32 @@ def test_control_labels_that_are_not_escaped_steer_the_terminal(
     assert "\x9b" in litebert("classify", "Anna", "--model", model).stdout
 
 
+@pytest.mark.parametrize(
+    ("size", "rank", "prints"),
+    [
+        ("2", "0", True),
+        ("2", "1", False),
+        ("2", "", True),
+        ("", "", True),
+        ("1", "a name of somebody else", True),
+        ("01", "1", True),
+    ],
+)
+def test_of_several_processes_the_first_one_prints(
+    monkeypatch: pytest.MonkeyPatch, size: str, rank: str, prints: bool
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", size)
+    monkeypatch.setenv("RANK", rank)
+    assert bool(litebert("recipes", "list").ok.stdout) == prints
+
+
+def test_a_number_of_processes_that_is_none_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "many")
+    assert "LB-262" in litebert("recipes", "list").stderr
+
+
 # ---- mistakes ------------------------------------------------------------------------
 
 

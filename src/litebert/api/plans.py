@@ -13,6 +13,7 @@ from litebert.config import ObjectiveConfig, PretrainConfig, TrainConfig
 from litebert.errors import format_count, format_duration
 from litebert.files import format_bytes
 from litebert.hub import PACKAGED
+from litebert.launch import launched_as
 from litebert.origins import DEFAULT
 from litebert.reading.source import Source
 
@@ -163,8 +164,6 @@ def _plan_of(
     """Return a plan: what every run needs, the `lines` of its kind, and the folder of
     its results. A kind that says how long it takes does so in `lines`.
     """
-    from litebert.distributed import world_size
-
     seconds = train.steps * needs.seconds_per_step
     facts = {
         "threads": _threads_of(train),
@@ -173,8 +172,9 @@ def _plan_of(
         "time": f"{format_duration(seconds)} on this machine, without evaluations",
     }
     facts.update(lines)
-    if world_size() > 1:
-        facts["processes"] = _processes_of(needs, train, world_size())
+    num_processes = launched_as().size
+    if num_processes > 1:
+        facts["processes"] = _processes_of(needs, train, num_processes)
     rows = [*facts.items(), ("results", str(folder))]
     rows += [("note", note) for note in notes]
     width = max(len(name) for name, _ in rows)

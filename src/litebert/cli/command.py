@@ -36,6 +36,7 @@ import click
 from annotated_types import Ge, Gt, Le
 
 from litebert.errors import NonFiniteError, escape_control, say
+from litebert.launch import launched_as
 
 ABSENT: Any = inspect.Parameter.empty
 PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
@@ -326,19 +327,13 @@ def present(result: object, written_as: str | None = None) -> None:
     """Print what a function returned (of several processes, only in the first); end the
     process if it failed.
     """
-    if result is not None and _is_first_process():
+    if result is not None and launched_as().rank == 0:
         _show_result(result, written_as)
         for note in getattr(result, "notes", ()):
             say(note)
     exit_code = getattr(result, "exit_code", 0)
     if exit_code:
         sys.exit(exit_code)
-
-
-def _is_first_process() -> bool:
-    """Return whether this process prints; torchrun numbers the processes of a run."""
-    is_alone = os.environ.get("WORLD_SIZE", "1") in ("", "1")
-    return is_alone or os.environ.get("RANK", "0") in ("", "0")
 
 
 def _show_result(result: object, written_as: str | None) -> None:

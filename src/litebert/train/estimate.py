@@ -12,8 +12,8 @@ from torch import Tensor
 
 from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.device import Device, device_of
-from litebert.distributed import world_size
 from litebert.fast import checkpoint_gradients
+from litebert.launch import launched_as
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives.taught import holds_vectors
 from litebert.optim import build_optimizer
@@ -81,7 +81,7 @@ def estimate(
         config,
         small,
         large,
-        tokens_per_step=num_networks * tokens / world_size(),
+        tokens_per_step=num_networks * tokens / launched_as().size,
         tokens_at_once=_at_once(config) * _mean_length(config),
         bytes_before=before,
     )
