@@ -44,9 +44,9 @@ class Sizes:
     bytes_fp32: int
     forward_flops_128: int
     forward_flops_512: int
-    # V E + E H + L (4 H^2 + 2 4H^2) + H^2: the weights as if none were shared
-    formula: int
-    normalised_cost: float  # the formula times the paper's tokens
+    # V E + E H + L (4 H^2 + 2 4H^2) + H^2: all matrices, if no layers shared them
+    num_unshared_weights: int
+    training_cost: float  # num_unshared_weights times the paper's tokens
 
 
 def sizes_of(config: AlbertConfig) -> Sizes:
@@ -87,7 +87,7 @@ def sizes_of(config: AlbertConfig) -> Sizes:
     sentence_order_head = dense(hidden, 2)
     total = body + masked_lm_head + sentence_order_head
     layers = config.num_hidden_layers * 12 * square
-    formula = vocab * embedding + embedding * hidden + layers + square
+    num_unshared_weights = vocab * embedding + embedding * hidden + layers + square
     return Sizes(
         embeddings=embeddings,
         projection=projection,
@@ -101,8 +101,8 @@ def sizes_of(config: AlbertConfig) -> Sizes:
         bytes_fp32=4 * total,
         forward_flops_128=forward_flops(config, seq_length=128),
         forward_flops_512=forward_flops(config, seq_length=512),
-        formula=formula,
-        normalised_cost=float(formula * PAPER_TOKENS),
+        num_unshared_weights=num_unshared_weights,
+        training_cost=float(num_unshared_weights * PAPER_TOKENS),
     )
 
 
@@ -115,9 +115,10 @@ def sizes(
     litebert sizes --preset base-v2 --preset bert-base --json
 
     FLOPs are per token of a forward pass at lengths 128 and 512 (training: three times
-    as many). "paper" is Table 1, as printed. --json also has the formula V*E + E*H +
-    L*(4H^2 + 2*4H^2) + H^2, and the cost: the formula times the paper's 125,000 steps
-    of 4,096 x 512 tokens.
+    as many). "paper" is Table 1, as printed. --json also has num_unshared_weights, the
+    weights of all matrices if no layers shared them: V*E + E*H + L*(4H^2 +
+    2*4H^2) + H^2; and training_cost, that number times the paper's 125,000 steps of
+    4,096 x 512 tokens.
     """
     counted = {name: sizes_of(preset(name)) for name in presets or PRESETS}
     headings = (
