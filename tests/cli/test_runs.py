@@ -4,6 +4,7 @@ format.
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,64 +60,41 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-FIELDS = (
-    "name",
-    "kind",
-    "task",
-    "model",
-    "seeds",
-    "step",
-    "of",
-    "finished",
-    "measure",
-    "last",
-    "best",
-    "doubts",
-)
+FINETUNED = {
+    "kind": "fine-tuning",
+    "task": "cola",
+    "model": "models/mine",
+    "step": 40,
+    "of": 40,
+    "finished": True,
+    "measure": "accuracy",
+    "doubts": None,
+}
+PRETRAINED = {
+    "kind": "pretraining",
+    "task": None,
+    "model": "mini: 6 layers of 256",
+    "step": 30,
+    "of": 30,
+    "finished": True,
+    "measure": "masked_lm_accuracy",
+    "doubts": None,
+}
 LISTED = [
-    (
-        "cola",
-        "fine-tuning",
-        "cola",
-        "models/mine",
-        1,
-        40,
-        40,
-        True,
-        "accuracy",
-        0.6123,
-        0.7,
-        None,
-    ),
-    (
-        "glue/cola",
-        "fine-tuning",
-        "cola",
-        "models/mine",
-        3,
-        40,
-        40,
-        True,
-        "accuracy",
-        0.5,
-        0.7,
-        None,
-    ),
-    (
-        "mini",
-        "pretraining",
-        None,
-        "mini: 6 layers of 256",
-        1,
-        30,
-        30,
-        True,
-        "masked_lm_accuracy",
-        0.2,
-        0.3,
-        None,
-    ),
+    {"name": "cola", "seeds": 1, "last": 0.6123, "best": 0.7, **FINETUNED},
+    {"name": "glue/cola", "seeds": 3, "last": 0.5, "best": 0.7, **FINETUNED},
+    {"name": "mini", "seeds": 1, "last": 0.2, "best": 0.3, **PRETRAINED},
 ]
+
+
+def cells_of(line: str) -> list[str]:
+    """Return the cells of a line of Markdown."""
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def numbers_of(rows: Iterable[dict[str, str]]) -> list[tuple[float, float]]:
+    """Return the last and the best value of each run in a table."""
+    return [(float(row["last"]), float(row["best"])) for row in rows]
 
 
 def test_a_run_without_its_result_is_printed(runs: Path) -> None:
@@ -128,21 +106,23 @@ def test_every_run_is_one_line_with_the_same_numbers_in_every_format(
     runs: Path,
 ) -> None:
     words = ("runs", "list", "--runs", runs)
-    assert litebert(*words, "--json").json == [
-        dict(zip(FIELDS, row, strict=True)) for row in LISTED
-    ]
-    heading, *text = litebert(*words).stdout.splitlines()
+    assert litebert(*words, "--json").json == LISTED
+    expected = [(row["last"], row["best"]) for row in LISTED]
+
+    heading, *lines = litebert(*words).stdout.splitlines()
     assert heading.split() == ["name", "trained", "steps", "measure", "last", "best"]
-    markdown = litebert(*words, "--markdown").stdout.splitlines()[2:]
-    table = csv.DictReader(litebert(*words, "--csv").stdout.split("\n"))
-    printed = [
-        [line.split()[-2:] for line in text],
-        [line.strip("| ").split(" | ")[-3:-1] for line in markdown],
-    ]
-    printed.append([[row["last"], row["best"]] for row in table])
-    assert [[list(map(float, pair)) for pair in rows] for rows in printed] == [
-        [list(r[-3:-1]) for r in LISTED]
-    ] * 3
+    printed = list[tuple[float, float]]()
+    for line in lines:
+        *_, last, best = line.split()
+        printed.append((float(last), float(best)))
+    assert printed == expected
+
+    table = litebert(*words, "--csv").stdout.split("\n")
+    assert numbers_of(csv.DictReader(table)) == expected
+
+    names, _, *rows = map(cells_of, litebert(*words, "--markdown").stdout.splitlines())
+    markdown = [dict(zip(names, cells, strict=True)) for cells in rows]
+    assert numbers_of(markdown) == expected
 
 
 def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(
