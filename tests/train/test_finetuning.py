@@ -153,9 +153,11 @@ def test_an_ensemble_answers_with_the_mean_even_without_the_training_file(
         )
     new = tmp_path / "new.csv"
     new.write_text("text\nAnna loved it.\nBert left.\n", encoding="utf-8")
-    # an earlier version had settings that are gone
+    # an earlier version had settings that are gone, and took some without effect
     record = json.loads((runs[0] / "run.json").read_text())
     record["settings"]["train.patience"] = 3
+    assert record["settings"]["data.dev"] is not None
+    record["settings"]["data.held_out"] = 0.3
     (runs[0] / "run.json").write_text(json.dumps(record))
 
     members = [Finetuned.open(run) for run in runs]

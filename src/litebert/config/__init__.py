@@ -19,6 +19,7 @@ from litebert.config.finetuning import (
     TaskConfig,
     TaskDataConfig,
     TeacherConfig,
+    without_effect,
 )
 from litebert.config.heads import (
     HeadConfig,
@@ -99,4 +100,5 @@ __all__ = [
     "kinds_of_head",
     "numbered_labels",
     "preset",
+    "without_effect",
 ]

@@ -162,6 +162,17 @@ class TeacherConfig(Section):
     weight: UpToOne = Field(0.5, description="share of the loss; 1: labels are ignored")
 
 
+def without_effect(data: TaskDataConfig) -> list[str]:
+    """Return the names of the settings of the data that are set, but change nothing."""
+    unused = list[str]()
+    if data.train is None:  # a named task has its own files and columns
+        unused = [name for name in TaskDataConfig.model_fields if name != "folder"]
+    elif data.dev is not None:
+        unused = ["held_out"]
+    defaults = TaskDataConfig()
+    return [name for name in unused if getattr(data, name) != getattr(defaults, name)]
+
+
 class FinetuneConfig(Section):
     """Everything that determines a fine-tuning run."""
 
@@ -192,19 +203,15 @@ class FinetuneConfig(Section):
 
     @model_validator(mode="after")
     def _require_data_settings_with_an_effect(self) -> Self:
-        defaults = TaskDataConfig()
-        for name in TaskDataConfig.model_fields:
-            is_place = name in ("folder", "train")
-            is_set = getattr(self.data, name) != getattr(defaults, name)
-            if is_set and not is_place and self.data.train is None:
+        for name in without_effect(self.data):
+            if self.data.train is None:
                 raise ContradictionError(
                     (f"data.{name}",),
                     f"data.{name} applies only to your own files (data.train)",
                 )
-        if self.data.dev is not None and self.data.held_out != defaults.held_out:
             raise ContradictionError(
-                ("data.held_out", "data.dev"),
-                "set either data.dev or data.held_out: with data.dev, no rows of"
+                (f"data.{name}", "data.dev"),
+                f"set either data.dev or data.{name}: with data.dev, no rows of"
                 " data.train are held out",
             )
         return self

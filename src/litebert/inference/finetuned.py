@@ -18,6 +18,7 @@ from litebert.config import (
     TaskConfig,
     TaskDataConfig,
     numbered_labels,
+    without_effect,
 )
 from litebert.device import choose_device
 from litebert.errors import LitebertError, say
@@ -28,7 +29,7 @@ from litebert.inference.inputs import open_network
 from litebert.nn import AlbertForTask
 from litebert.origins import Origin
 from litebert.runs import RUN_FILE, RunFolder
-from litebert.settings import Schema, Setting, fields_of, resolve
+from litebert.settings import Schema, Setting, Settings, fields_of, resolve
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.named import open_dataset
@@ -266,8 +267,21 @@ def recorded_config(kind: type[Schema], run: RunFolder) -> Schema:
     version no longer has; its plug-ins must be loaded.
     """
     run.require_plugins()
-    recorded = dict[str, Setting]()
+    recorded = Settings()
     for name in fields_of(kind):
         if name in run.settings:
             recorded[name] = Setting(run.settings[name], Origin("file", RUN_FILE))
+    _drop_without_effect(recorded)
     return resolve(kind, recorded).config
+
+
+def _drop_without_effect(recorded: Settings) -> None:
+    """Remove the settings of the data that changed nothing: this version refuses them,
+    earlier ones took them without a word.
+    """
+    data: dict[str, JsonValue] = {}
+    for name in TaskDataConfig.model_fields:
+        if f"data.{name}" in recorded:
+            data[name] = recorded[f"data.{name}"].value
+    for name in without_effect(TaskDataConfig.model_validate(data)):
+        del recorded[f"data.{name}"]
