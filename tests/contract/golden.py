@@ -38,21 +38,28 @@ def expected(
     `computed`.
 
     Numbers may differ by 1e-4 of the recorded one or by `absolute`, whichever is more.
-    `wider` gives some fields of a row an absolute bound of their own; the caller says
-    why they need it.
+    `wider` gives some fields of an object, or of every row, an absolute bound of their
+    own; the caller says why they need it.
     """
     path = FOLDER / f"{file}.json"
     if os.environ.get("LITEBERT_WRITE_GOLDENS"):
         record(path, name, computed)
     recorded = json.loads(path.read_text("utf-8"))[name]
+    bounds = wider or {}
     if isinstance(recorded, dict):
-        return near(recorded, RELATIVE, absolute)
-    rows = [near(row, RELATIVE, absolute) for row in recorded]
-    for field, bound in (wider or {}).items():
-        for row, values in zip(rows, recorded, strict=True):
-            if field in values:
-                row[field] = pytest.approx(values[field], abs=bound, rel=0)
-    return rows
+        return near_row(recorded, absolute, bounds)
+    return [near_row(row, absolute, bounds) for row in recorded]
+
+
+def near_row(row: Row, absolute: float, wider: Mapping[str, float]) -> Row:
+    """Return what compares equal to a row within the bounds of `expected`."""
+    compared: Row = {}
+    for field, value in row.items():
+        if field in wider:
+            compared[field] = pytest.approx(value, abs=wider[field], rel=0)
+        else:
+            compared[field] = near(value, RELATIVE, absolute)
+    return compared
 
 
 def record(path: Path, name: str, computed: list[Row] | Row) -> None:

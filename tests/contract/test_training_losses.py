@@ -115,6 +115,24 @@ def distil(desk: Desk, runs: Path, name: str, precision: str = "fp32") -> packag
     )
 
 
+@pytest.mark.parametrize("is_row_of_several", [False, True])
+def test_wider_bounds_hold_for_the_fields_that_they_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_row_of_several: bool
+) -> None:
+    monkeypatch.setattr(golden, "FOLDER", tmp_path)
+    monkeypatch.delenv("LITEBERT_WRITE_GOLDENS", raising=False)
+
+    def value(row: golden.Row) -> list[golden.Row] | golden.Row:
+        return [row, row] if is_row_of_several else row
+
+    near = value({"loss": 2.0, "pearson": 0.51})
+    far = value({"loss": 2.01, "pearson": 0.5})
+    golden.record(tmp_path / "file.json", "name", value({"loss": 2.0, "pearson": 0.5}))
+    expected = golden.expected("file", "name", near, wider={"pearson": 0.05})
+    assert near == expected
+    assert far != expected
+
+
 DISTILLED = {
     "hidden_error": 0.005,
     "vector_error": 0.001,
