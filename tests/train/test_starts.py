@@ -34,6 +34,7 @@ from litebert.tasks.doubts import doubts_of_training, has_lost_start
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune
 from litebert.train.preparation import prepare
+from litebert.train.start import MANY_PAIRS
 from tests.contract import shell
 from tests.networks import config_for
 from tests.tables import csv_text
@@ -397,6 +398,23 @@ def test_the_better_start_decides_how_labeled_pairs_are_read(
     assert RunFolder(run).settings["model.pooling"] == better
     # resumed as it was begun
     finetuned(settings, run)
+
+
+def test_many_labeled_pairs_are_read_together_without_a_trial(
+    tmp_path: Path, start: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trial(*_: object) -> None:
+        pytest.fail("nothing needs to be measured")
+
+    monkeypatch.setattr("litebert.train.start.Trial", trial)
+    many = pairs_with_labels(0, MANY_PAIRS)
+    (tmp_path / "many.csv").write_text(csv_text([LABELED, *many]), "utf-8")
+    settings = configure(tmp_path / "many.csv", "new-labeled.csv", "train.steps=1")
+    run = tmp_path / "run"
+    prepared = prepare(settings, run)
+    assert "read together" in prepared.dataset.notes[-1]
+    finetuned(settings, run)
+    assert RunFolder(run).settings["model.pooling"] == "mean"
 
 
 def test_the_start_is_read_once_for_all_ways_to_start(

@@ -3,7 +3,8 @@
 The paper's classifier reads [CLS]. A model of text vectors was trained to hold a text in
 the mean of its tokens, so there the head reads the mean. The two texts of a pair may be
 read together, in one sequence, or apart; and if they have a score, their vectors may be
-trained instead of a head. What starts better on the training rows is trained.
+trained instead of a head. What starts better on the training rows is trained; but many
+labeled pairs are read together, from which training learns more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,10 @@ Reading: TypeAlias = Literal["cls", "mean", "apart"]
 AnyFamily = TypeVar("AnyFamily", bound=Family[Any, Any])
 # The heads that read vectors; that on [CLS] is the first of a kind of task.
 HEADS = {"mean": "vector-classification", "apart": "pair-classification"}
+# With so many labeled pairs, how both ways start no longer says how they end: read
+# together, 2,000 pairs ended higher on four of five tables, by 2 points in the mean
+# (benchmarks/tasks/RESULTS.md).
+MANY_PAIRS = 2_000
 # By this much a start must be better than reading a pair together, which other programs
 # can do, too: of Spearman, or of the loss of a label in nats.
 MARGIN = 0.01
@@ -65,9 +70,17 @@ def choose_reading(
         # a head that was trained for these labels
         reading = "apart" if start.head.record.reads == "pairs" else "mean"
         return with_head(dataset, reading), reading
-    if examples and all(example.second is not None for example in examples):
-        return choose_for_pairs(config, dataset, family, examples, start)
-    return with_head(dataset, "mean"), "mean"
+    if not examples or any(example.second is None for example in examples):
+        return with_head(dataset, "mean"), "mean"
+    has_scores = isinstance(family, Regression)
+    if not has_scores and len(examples) >= MANY_PAIRS:
+        note = (
+            f"{MANY_PAIRS:,} labeled pairs or more are read together, whatever starts"
+            " better; otherwise: model.pooling=apart"
+        )
+        chosen = replace(dataset, notes=(*dataset.notes, note))
+        return with_head(chosen, "mean"), "mean"
+    return choose_for_pairs(config, dataset, family, examples, start)
 
 
 def choose_for_pairs(
