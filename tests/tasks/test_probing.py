@@ -14,7 +14,13 @@ from litebert.tasks.kinds.linear import (
 )
 from litebert.tasks.kinds.similarity import Similarity
 from litebert.tasks.kinds.text import Regression
-from litebert.tasks.probing import STRENGTHS, choose_strength, cross_validate
+from litebert.tasks.probing import (
+    NUM_FOLDS,
+    STRENGTHS,
+    choose_strength,
+    cross_validate,
+    draw_folds,
+)
 
 NUM_ROWS = 60
 ONES = np.ones(NUM_ROWS)  # every row counts once
@@ -102,6 +108,32 @@ def test_rows_in_the_basis_of_their_span_give_the_same_answers() -> None:
 
 def test_rows_of_few_numbers_stay_as_they_are() -> None:
     assert in_own_span(NARROW) is NARROW
+
+
+# ---- the folds -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("period", [2, 3, 5, 10])
+def test_every_fold_has_each_label_even_if_labels_take_turns(period: int) -> None:
+    labels = np.arange(NUM_ROWS)[:, None] % period
+    folds = draw_folds(labels)
+    assert np.bincount(folds).tolist() == [NUM_ROWS // NUM_FOLDS] * NUM_FOLDS
+    for label in range(period):
+        numbers = np.bincount(folds[labels[:, 0] == label], minlength=NUM_FOLDS)
+        assert numbers.max() - numbers.min() <= 1
+
+
+def test_folds_are_drawn_among_rows_with_the_same_marks() -> None:
+    marks = np.tile([[0, 1], [1, 1], [0, 1], [1, 0], [0, 0]], (NUM_ROWS // 5, 1))
+    folds = draw_folds(marks)
+    assert (folds == draw_folds(marks)).all()
+    both = folds[(marks == 1).all(1)]
+    assert set(both) == set(range(NUM_FOLDS))
+    assert set(folds[:NUM_FOLDS]) != set(range(NUM_FOLDS))  # not by their places
+
+
+def test_fewer_rows_than_folds_have_a_fold_each() -> None:
+    assert sorted(draw_folds(np.array([[1.0], [2.0], [1.0]]))) == [0, 1, 2]
 
 
 # ---- the strength --------------------------------------------------------------------

@@ -417,6 +417,20 @@ def test_many_labeled_pairs_are_read_together_without_a_trial(
     assert RunFolder(run).settings["model.pooling"] == "mean"
 
 
+@pytest.mark.parametrize("table", ["labeled", "scored"])
+def test_a_single_pair_to_train_on_is_read_together(
+    tmp_path: Path, start: Path, configure: Configure, table: str
+) -> None:
+    lines = (start / f"{table}.csv").read_text("utf-8").splitlines()
+    (tmp_path / "one.csv").write_text("\n".join(lines[:2]), "utf-8")
+    words = ("train.steps=1",)
+    if table == "labeled":
+        words += ('data.labels=["same", "other"]',)
+    settings = configure(tmp_path / "one.csv", f"new-{table}.csv", *words)
+    finetuned(settings, tmp_path / "run")
+    assert RunFolder(tmp_path / "run").settings["model.pooling"] == "mean"
+
+
 def test_the_start_is_read_once_for_all_ways_to_start(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,6 +466,18 @@ def test_a_model_that_reads_two_texts_apart_is_not_exported(
     done = shell.litebert("export", "onnx", apart, tmp_path / "export" / "model.onnx")
     assert "LB-476" in done.stderr
     assert "apart" in done.stderr
+
+
+def test_single_texts_do_not_get_the_head_of_a_model_that_reads_two_apart(
+    tmp_path: Path, apart: Path, configure: Configure
+) -> None:
+    rows = [(first, label) for first, _, label in NEW_LABELED]
+    (tmp_path / "single.csv").write_text(csv_text([("text", "label"), *rows]), "utf-8")
+    table = tmp_path / "single.csv"
+    run = tmp_path / "run"
+    finetuned(configure(table, table, "train.steps=1", f"model.start={apart}"), run)
+    assert RunFolder(run).settings["model.pooling"] == "mean"
+    assert litebert.load(run).classify("a red ball").labels
 
 
 def test_single_texts_cannot_be_read_apart(

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from litebert import rng
 from litebert.folder import ModelFolder, start_from
 from litebert.nn import Albert, AlbertForTask, Batch
 from litebert.tasks.finetuning import outputs_of
@@ -179,8 +181,7 @@ def cross_validate(
     """Return the outputs for each row, (rows, outputs), of a layer that was fitted on
     the other folds.
     """
-    # Neighbors go to different folds: files are often sorted by label.
-    fold_of = np.arange(len(rows)) % min(NUM_FOLDS, len(rows))
+    fold_of = draw_folds(targets)
     parts = dict[int, Rows]()
     for fold in range(fold_of.max() + 1):
         is_fitted = fold_of != fold
@@ -192,6 +193,22 @@ def cross_validate(
     for fold, part in parts.items():
         outputs[fold_of == fold] = part
     return outputs
+
+
+def draw_folds(targets: Output) -> NDArray[np.int64]:
+    """Return the fold of each row, (rows,): rows with the same targets, or with scores
+    that are alike, are divided evenly between the folds.
+
+    Among them the draw is random, and the same for every file of as many rows. By their
+    place alone, a file whose labels take turns would have folds without some labels.
+    """
+    num_rows = len(targets)
+    drawn = np.argsort(rng.random_bits(0, "folds", np.arange(num_rows)), kind="stable")
+    # sorted by the targets, of which each is a column; equal ones stay as they were drawn
+    order = drawn[np.lexsort(targets[drawn].T)]
+    fold_of = np.empty(num_rows, dtype=np.int64)
+    fold_of[order] = np.arange(num_rows) % min(NUM_FOLDS, num_rows)
+    return fold_of
 
 
 def _read_rows(

@@ -66,11 +66,13 @@ def choose_reading(
     if recorded in HEADS:
         reading: Reading = "apart" if recorded == "apart" else "mean"
         return with_head(dataset, reading), reading
+    if not are_pairs(examples):
+        return with_head(dataset, "mean"), "mean"
     if start.head is not None and start.head.answers_as(family.head):
         # a head that was trained for these labels
         reading = "apart" if start.head.record.reads == "pairs" else "mean"
         return with_head(dataset, reading), reading
-    if not examples or any(example.second is None for example in examples):
+    if len(examples) < 2:  # there is nothing to measure on
         return with_head(dataset, "mean"), "mean"
     has_scores = isinstance(family, Regression)
     if not has_scores and len(examples) >= MANY_PAIRS:
@@ -179,9 +181,15 @@ def gives_means(start: ModelFolder) -> bool:
     return start.vectors is not None and start.vectors.pooling == "mean"
 
 
+def are_pairs(examples: Sequence[Any]) -> bool:
+    """Return whether every example has two texts."""
+    seconds = [getattr(example, "second", None) for example in examples]
+    return bool(seconds) and None not in seconds
+
+
 def require_pairs(dataset: Dataset[Any, Any], examples: Sequence[Any]) -> None:
     """Refuse to read single texts apart."""
-    if all(getattr(example, "second", None) is not None for example in examples):
+    if not examples or are_pairs(examples):
         return
     raise LitebertError(
         "LB-518",
