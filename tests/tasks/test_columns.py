@@ -208,7 +208,7 @@ def test_guesses_are_listed_in_the_notes(write: Write) -> None:
         f"{path}: semicolons between cells, names in the first line",
         "columns: text=review label=stars; not used: when",
         "problem: classification; 2 labels: 1 (9), 5 (9)",
-        "evaluated on: about 10 % of the rows; equal texts stay together",
+        "evaluated on: about 10 % of the rows; rows with equal texts stay together",
     )
 
 

@@ -140,7 +140,8 @@ class OwnFiles:
             return str(self.dev)
         if self.reading.columns.all("split"):
             return "the rows that the column of the split names"
-        return f"about {self.held_out * 100:g} % of the rows; equal texts stay together"
+        share = f"about {self.held_out * 100:g} % of the rows"
+        return f"{share}; rows with equal texts stay together"
 
     def omissions(self) -> Iterator[str]:
         """Yield a note on each file whose rows without a label are omitted."""
