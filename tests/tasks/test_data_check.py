@@ -209,6 +209,17 @@ def test_rows_that_are_trained_and_evaluated_on_are_counted(write: Write) -> Non
     assert overlap.example == f"the same texts as {train}, line 2"
 
 
+def test_rows_that_a_column_trains_and_evaluates_on_are_counted(write: Write) -> None:
+    rows = "".join(f"row number {n},{'ab'[n % 2]},train\n" for n in range(40))
+    copies = "row number 7,b,dev\nrow number 8,a,test\nnew,a,dev\nnew,a,dev\n"
+    path = write("a.csv", f"text,label,split\n{rows}{copies}")
+    report = check_files(path)
+    overlap = finding(report, "both trained and evaluated on")
+    assert overlap.count == 2
+    assert overlap.example == f"the same texts as {path}, line 9"
+    assert finding(report, "repeated row").count == 1  # among those evaluated on
+
+
 def test_a_label_that_the_training_file_lacks_makes_a_row_unusable(
     write: Write,
 ) -> None:

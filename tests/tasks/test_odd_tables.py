@@ -27,10 +27,18 @@ def notes_of(rows: Sequence[Cells], write: Write) -> str:
     return "\n".join(table_dataset(write("a.csv", csv_text([NAMES, *rows]))).notes)
 
 
-def plan_of(rows: Sequence[Cells], write: Write) -> str:
+def plan_of(
+    rows: Sequence[Cells],
+    write: Write,
+    names: Cells = NAMES,
+    held_out: Sequence[Cells] = (),
+) -> str:
     """Return the notes in the plan of a training on a table of texts and labels."""
-    path = write("a.csv", csv_text([NAMES, *rows]))
+    path = write("a.csv", csv_text([names, *rows]))
     words = ["task.name=table", f"data.train={path}", "model.start=litebert"]
+    if held_out:
+        dev = write("dev.csv", csv_text([names, *held_out]))
+        words.append(f"data.dev={dev}")
     settings = resolve(FinetuneConfig, settings_from_words(words))
     prepared = prepare(settings, path.parent / "run")
     return "\n".join(prepared.dataset.notes)
@@ -78,6 +86,29 @@ def test_equal_texts_with_different_labels_are_counted_in_the_plan(
     assert "rows have a text to which other rows give another label" in plan
     assert "a.csv lists them" in plan
     assert "warning" not in plan_of(ROWS, write)
+
+
+def test_rows_that_are_trained_and_evaluated_on_are_counted_in_the_plan(
+    write: Write,
+) -> None:
+    new: list[Cells] = [("a new film", "good"), ("another new film", "bad")]
+    plan = plan_of(ROWS, write, held_out=[*ROWS[:6], *new])
+    assert "warning: 6 of 8 rows that are evaluated on stand in the training" in plan
+    assert "a.csv" in plan.partition("litebert data check")[2]
+    assert "dev.csv lists them" in plan
+    assert "evaluated on stand in" not in plan_of(ROWS, write, held_out=new)
+
+
+def test_rows_that_a_column_trains_and_evaluates_on_are_counted_in_the_plan(
+    write: Write,
+) -> None:
+    names: Cells = (*NAMES, "split")
+    train: list[Cells] = [(*row, "train") for row in ROWS]
+    copies: list[Cells] = [(*row, "dev") for row in ROWS[:6]]
+    new: list[Cells] = [("a new film", "good", "dev"), ("another film", "bad", "dev")]
+    plan = plan_of([*train, *copies, *new], write, names)
+    assert "warning: 6 of 8 rows that are evaluated on stand in the training" in plan
+    assert "evaluated on stand in" not in plan_of([*train, *new], write, names)
 
 
 def test_emoji_that_the_vocabulary_lacks_are_told_to_become_words(

@@ -15,7 +15,7 @@ from litebert.errors import LitebertError, RequestError, escape_breaks, format_c
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
 from litebert.rng import hash_text
-from litebert.tasks.tables.cells import MISSING, NO_LABEL
+from litebert.tasks.tables.cells import MISSING, NO_LABEL, split_of
 from litebert.tasks.tables.table import TableFile
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.unknown import UnknownPieces
@@ -281,6 +281,32 @@ def doubts_about_rows(
     return tuple(doubts)
 
 
+def doubts_about_overlap(
+    family: "Family[Any, Any]",
+    train: Sequence[Any],
+    held_out: Sequence[Any],
+    paths: Sequence[Path],
+) -> tuple[str, ...]:
+    """Return how many of the examples that are evaluated on have the same texts as one
+    that is trained on; `paths` are the files that they come from.
+    """
+    trained_on = {_hash_texts(family.texts(example)) for example in train}
+    num_overlapping = 0
+    for example in held_out:
+        texts = family.texts(example)
+        has_text = bool(texts[0]) and not texts[0].isspace()
+        if has_text and _hash_texts(texts) in trained_on:
+            num_overlapping += 1
+    if not num_overlapping:
+        return ()
+    files = " ".join(quote(str(path)) for path in paths)
+    return (
+        f"warning: {num_overlapping:,} of {len(held_out):,} rows that are evaluated on"
+        " stand in the training rows, too, so that the measures say less about new"
+        f" texts: litebert data check {files} lists them",
+    )
+
+
 @dataclass
 class _Check:
     """The findings so far: splits are checked one after the other, and compared with
@@ -347,7 +373,16 @@ class _Check:
         name = table.source.name
         family = reading.family
         is_train = not self.splits
-        made_of = partial(reading.example_of, table, is_labeled=is_labeled)
+        divides = is_train and bool(reading.columns.all("split"))
+
+        def made_of(number: int, row: Row) -> tuple[Any, bool]:
+            """Return the example of a row, and whether it is only evaluated on."""
+            example = reading.example_of(table, number, row, is_labeled=is_labeled)
+            split = "train"
+            if divides:
+                split = split_of(reading.columns.cell(row, "split")) or "other"
+            return example, split != "train"
+
         examples = self.usable_rows(table, made_of)
         rows = _Rows(self.findings, table, family, self.train)
         pieces = None
@@ -355,9 +390,9 @@ class _Check:
             pieces = _Pieces(family, self.tokenizer, self.max_length)
         while group := list(islice(examples, AT_ONCE)):
             if pieces is not None:
-                pieces.add(group)
-            for number, example in group:
-                rows.add(number, example)
+                pieces.add([(number, example) for number, (example, _) in group])
+            for number, (example, is_held_out) in group:
+                rows.add(number, example, is_held_out=is_held_out)
 
         # findings that need all rows; texts that belong together have no label
         learns_labels = "second" not in reading.learned
@@ -517,6 +552,8 @@ class _Rows:
         self._train = train
         # by the hash of their texts, then by their answer
         self._equal_rows: dict[int, dict[str | None, _EqualRows]] = {}
+        # the first row with each text that is trained on, and that a column holds out
+        self._first_by_side: dict[bool, dict[int, int]] = {False: {}, True: {}}
         self.number = 0
         self.num_labeled = 0
         self.labels = Counter[str]()
@@ -534,8 +571,10 @@ class _Rows:
             places[key] = self._place(rows.first)
         return places
 
-    def add(self, number: int, example: Any) -> None:
-        """Count a row, and compare it with those before it."""
+    def add(self, number: int, example: Any, *, is_held_out: bool = False) -> None:
+        """Count a row, and compare it with those before it; a column of the training
+        file may hold it out.
+        """
         self.number += 1
         where = self._place(number)
         texts = self._family.texts(example)
@@ -554,8 +593,13 @@ class _Rows:
         if key in self._train:
             example_row = f"the same texts as {self._train[key]}"
             self._say("both trained and evaluated on", where, example_row)
+        self._first_by_side[is_held_out].setdefault(key, number)
+        other_side = self._first_by_side[not is_held_out].get(key)
         by_answer = self._equal_rows.setdefault(key, {})
-        if answer in by_answer:
+        if other_side is not None:
+            example_row = f"the same texts as {self._place(other_side)}"
+            self._say("both trained and evaluated on", where, example_row)
+        elif answer in by_answer:
             first = self._place(by_answer[answer].first)
             self._say("repeated row", where, f"the same as {first}")
         self._compare(where, answer, by_answer)

@@ -30,7 +30,11 @@ from litebert.nn import AlbertForTask
 from litebert.plugins import DATASETS, plugins_used
 from litebert.runs import EXAMPLES_HASH, is_run
 from litebert.settings import Resolved
-from litebert.tasks.check import doubts_about_rows, vocabulary_doubts
+from litebert.tasks.check import (
+    doubts_about_overlap,
+    doubts_about_rows,
+    vocabulary_doubts,
+)
 from litebert.tasks.doubts import baseline
 from litebert.tasks.finetuning import (
     Finetuning,
@@ -174,6 +178,11 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     for split in dataset.dev_splits:
         labeled = dataset.read(data, split)
         held_out[split] = LabeledSet(labeled, encode(labeled, training=False))
+        if dataset.train is not None:
+            paths = [data]
+            if config.data.dev is not None:
+                paths.append(Path(config.data.dev))
+            notes += doubts_about_overlap(family, examples, labeled, paths)
 
     # ---- what must be the same when the run is resumed
     teacher = _find_teacher(config)
