@@ -21,6 +21,7 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives.taught import TaughtLoader, TaughtTexts, holds_vectors
 from litebert.runs import RunFolder, read_metrics
 from litebert.tokenizer import Tokenizer
+from tests.contract import shell
 from tests.networks import PLAIN_SENTENCES, config_for, plain_tokenizer
 
 WIDTH = 24  # of the vectors; the student has 16
@@ -299,6 +300,11 @@ def _of_whole_numbers(folder: Path) -> None:
     np.save(folder / "0001.npy", np.zeros((100, WIDTH), np.int64))
 
 
+def _with_blank_lines(folder: Path) -> None:
+    path = folder / "0001.jsonl"
+    path.write_text("\n" + path.read_text().replace("}\n", "}\n \t\n", 7))
+
+
 def _an_archive(folder: Path) -> None:
     np.savez(folder / "0001.npz", vectors=np.zeros((100, WIDTH), np.float32))
     (folder / "0001.npz").rename(folder / "0001.npy")
@@ -363,3 +369,49 @@ def test_files_that_cannot_teach_are_refused_before_a_run_begins(
     with pytest.raises(LitebertError, match=message):
         distil(vectors, corpus, tmp_path)
     assert not (tmp_path / "student" / "run.json").exists()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_vectors_that_do_not_fit_are_refused_before_a_corpus_is_built(
+    dry_run: bool, vectors: Path, tmp_path: Path
+) -> None:
+    _with_a_text_less(vectors)
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(PLAIN_SENTENCES))
+    with pytest.raises(LitebertError, match="LB-561"):
+        litebert.distil(
+            vectors,
+            text,
+            runs=tmp_path,
+            name="student",
+            vocab_size=44,
+            settings=SETTINGS,
+            dry_run=dry_run,
+            quiet=True,
+        )
+    assert not (tmp_path / "student").exists()
+
+
+def test_blank_lines_of_the_texts_have_no_vectors(
+    vectors: Path, corpus: Path, tmp_path: Path
+) -> None:
+    before = TaughtTexts(vectors, num_held_out=8)
+    rows = [before.row(number)[0] for number in (99, 100, 101, 150, 199, 200)]
+    _with_blank_lines(vectors)
+    texts = TaughtTexts(vectors, num_held_out=8)
+    assert [texts.row(number)[0] for number in (99, 100, 101, 150, 199, 200)] == rows
+    assert distil(vectors, corpus, tmp_path).is_finished
+
+
+def test_what_embed_writes_for_a_text_with_blank_lines_can_teach(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    network = AlbertForPretraining(config_for(tokenizer))
+    write_folder(ModelFolder(network), tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    texts = tmp_path / "t.txt"
+    sentences = PLAIN_SENTENCES[:60]
+    texts.write_text("\n".join([*sentences[:9], "", *sentences[9:], " \t"]) + "\n")
+    path = tmp_path / "t.npy"
+    shell.litebert("embed", texts, "--model", tmp_path / "model", "--output", path)
+    assert TaughtTexts(path, num_held_out=8).row(9)[0] == sentences[9]

@@ -174,11 +174,13 @@ def _pretrain(
     from litebert.distributed import join_world
     from litebert.train.completion import shape_of
     from litebert.train.pretrain import pretrain as train
-    from litebert.train.sources import check_data
+    from litebert.train.sources import check_data, open_taught
 
     holds_out = texts is None or texts.held_out > 0
     check_data(resolved.config, folder / "corpus", holds_out=holds_out)
     shape_of(resolved)  # raises for a start or a teacher that does not fit
+    if dry_run or texts is not None:  # otherwise, training opens them next
+        open_taught(resolved.config)  # raises for vectors that do not fit their texts
     if dry_run:
         _, planned = _plan_pretraining(resolved, folder, texts, quiet=quiet)
         return Run(folder, plan=planned)

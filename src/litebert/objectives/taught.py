@@ -1,7 +1,8 @@
 """Texts with the vectors that a teacher made of them, once and for all.
 
 `vectors.npy` has a row for each text of `vectors.txt` (a text a line) or of
-`vectors.jsonl` (its `text`), in the same order; a folder may hold many such pairs.
+`vectors.jsonl` (its `text`), in the same order; blank lines have no row. A folder may
+hold many such pairs.
 `litebert embed TEXTS --output vectors.npy` writes rows like these, and so can any other
 program, for a teacher that litebert cannot read.
 
@@ -69,7 +70,8 @@ class VectorShard:
 
     vectors: Vectors  # (texts, width), mapped
     texts: Path
-    begins: Ints  # (texts + 1,), in bytes
+    lines: Ints  # (texts,), the line of each text, from 0
+    begins: Ints  # (lines + 1,), in bytes
 
     @classmethod
     def open(cls, path: Path) -> "VectorShard":
@@ -78,11 +80,15 @@ class VectorShard:
         _require_finite(vectors, path)
         texts = _texts_beside(path)
         sizes = [0]  # in bytes, of each line
+        lines = list[int]()
         with texts.open("rb") as file:
             for number, line in enumerate(file, 1):
-                _text_of(line, texts, number)  # raises if it has none
                 sizes.append(len(line))
-        num_texts = len(sizes) - 1
+                if _is_blank(line):  # `embed` writes no vector for it, either
+                    continue
+                _text_of(line, texts, number)  # raises if it has none
+                lines.append(number - 1)
+        num_texts = len(lines)
         if num_texts != len(vectors):
             raise LitebertError(
                 "LB-561",
@@ -90,15 +96,16 @@ class VectorShard:
                 received=f"{len(vectors):,} vectors and {num_texts:,} texts",
                 next=f"litebert embed {texts} --output {path} --force",
             )
-        return cls(vectors, texts, np.cumsum(sizes))
+        return cls(vectors, texts, np.array(lines, np.int64), np.cumsum(sizes))
 
     def text(self, row: int) -> str:
         """Return a text, read from its file."""
-        begin, end = self.begins[row : row + 2].tolist()
+        index = int(self.lines[row])
+        begin, end = self.begins[index : index + 2].tolist()
         with self.texts.open("rb") as file:
             file.seek(begin)
             line = file.read(end - begin)
-        return _text_of(line, self.texts, row + 1)
+        return _text_of(line, self.texts, index + 1)
 
 
 _ROWS_AT_ONCE = 16_384  # when all numbers of a file are looked at
@@ -164,6 +171,10 @@ def _texts_beside(path: Path) -> Path:
             next=f"put the texts into {candidates[0]}, one a line",
         )
     return present[0]
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line.decode("utf-8", "replace").strip()
 
 
 def _text_of(line: bytes, texts: Path, number: int) -> str:
