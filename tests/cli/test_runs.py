@@ -162,6 +162,29 @@ def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(
         assert words in listed[0]["doubts"] and words in compared
 
 
+@pytest.mark.parametrize(("num_pairs", "is_few"), [(1, True), (1_000, False)])
+def test_few_held_out_rows_are_a_reason_to_hold_out_more(
+    num_pairs: int, is_few: bool, tmp_path: Path
+) -> None:
+    accuracy = 1.0 if is_few else 0.5
+    row = {
+        "masked_lm_accuracy": 1 / 3,
+        "masked_lm_baseline": 1 / 3,
+        "sentence_order_accuracy": accuracy,
+        "sentence_order_pairs": num_pairs,
+    }
+    pretraining(tmp_path, row)
+    file = json.loads((tmp_path / "run.json").read_text())
+    file["data"] = {"held-out tokens": 15 * num_pairs}
+    write_json(tmp_path / "run.json", file)
+    of_words, of_order = Run(tmp_path).warnings
+    for warning in (of_words, of_order):
+        assert ("raise --held-out" in warning) == is_few
+        assert ("train longer" in warning) == (not is_few)
+    assert ("next to nothing" in of_words) == (not is_few)
+    assert ("on 1 pair:" in of_order) == is_few
+
+
 def test_lists_and_comparisons_fit_the_terminal(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,7 +182,8 @@ class Run(on_disk.RunFolder):
         advice = ": train longer, or lower optim.learning_rate"
         warnings = list[str]()
         for doubt in doubts:
-            has_advice = "litebert" in doubt
+            names_command = "litebert" in doubt
+            has_advice = names_command or run_results.MORE_HELD_OUT in doubt
             warning = doubt if has_advice else doubt + advice
             warnings.append(warning)
         return warnings

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from litebert.config import OWN_FILES
+from litebert.errors import format_count
 from litebert.hub import PACKAGED, PACKAGED_NAME
 from litebert.metrics import Spread
 from litebert.origins import DEFAULT
@@ -13,6 +14,13 @@ from litebert.report.tables import format_share
 from litebert.runs import LogRow, Result, RunFolder
 from litebert.tokenizer.unknown import MOST_UNKNOWN, OTHER_VOCABULARY
 
+MORE_HELD_OUT = "so few held-out rows tell nothing; raise --held-out"
+"""The advice of a doubt that comes from little held-out text."""
+FEW_PAIRS = 100  # two standard errors of their accuracy are 10 points
+FEW_TOKENS = 2_000
+"""Of so few held-out tokens, 300 are masked: at 5% right, as without learning, two
+standard errors are 2.5 points, as much as `LITTLE_GAIN` asks for.
+"""
 LITTLE_GAIN = 1.5
 """A doubt is reported if the masked-LM accuracy is below this multiple of the accuracy
 of always giving the commonest piece.
@@ -143,7 +151,7 @@ def doubts_of(run: RunFolder) -> list[str]:
     last = run.evaluations[-1]
     checks = (
         _doubt_of_vocabulary(run),
-        _doubt_of_words(last),
+        _doubt_of_words(run, last),
         _doubt_of_order(run, last),
         _doubt_of_overtraining(run.evaluations),
     )
@@ -160,20 +168,23 @@ def _doubt_of_vocabulary(run: RunFolder) -> str | None:
     )
 
 
-def _doubt_of_words(last: LogRow) -> str | None:
+def _doubt_of_words(run: RunFolder, last: LogRow) -> str | None:
     accuracy = last.values.get("masked_lm_accuracy", math.nan)
     baseline = last.values.get("masked_lm_baseline", math.nan)
     if not accuracy < LITTLE_GAIN * baseline:  # or if one is unknown
         return None
+    num_tokens = run.file.data.get("held-out tokens")
+    reason = "it has learned next to nothing"
+    if isinstance(num_tokens, int) and num_tokens < FEW_TOKENS:
+        reason = MORE_HELD_OUT
     return (
         f"the model predicts {format_share(accuracy)} of the masked tokens; always"
-        f" giving the most common one gets {format_share(baseline)}: it has learned next to"
-        " nothing"
+        f" giving the most common one gets {format_share(baseline)}: {reason}"
     )
 
 
 def _doubt_of_order(run: RunFolder, last: LogRow) -> str | None:
-    num_pairs = last.values.get("sentence_order_pairs", 0)
+    num_pairs = round(last.values.get("sentence_order_pairs", 0))
     if not num_pairs:
         return None
     # Two standard errors of a coin tossed once per pair are 2 sqrt(p (1 - p) / n),
@@ -183,10 +194,11 @@ def _doubt_of_order(run: RunFolder, last: LogRow) -> str | None:
     is_chance = abs(accuracy - 0.5) < two_errors  # false if it is unknown
     if not is_chance:
         return None
-    return (
+    doubt = (
         f"{sentence_task(run)}: {format_share(accuracy)} right, no better than chance"
-        f" on {num_pairs:,.0f} pairs"
+        f" on {format_count(num_pairs, 'pair')}"
     )
+    return f"{doubt}: {MORE_HELD_OUT}" if num_pairs < FEW_PAIRS else doubt
 
 
 def is_worse_than_start(run: RunFolder) -> bool:

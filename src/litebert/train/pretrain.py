@@ -14,6 +14,7 @@ import torch
 from litebert.config import PretrainConfig
 from litebert.device import Device, choose_device, move_network
 from litebert.distributed import ALONE, World
+from litebert.errors import format_count
 from litebert.fast import checkpoint_gradients, compile_steps
 from litebert.files import Json, write_bytes
 from litebert.flops import forward_flops
@@ -202,7 +203,7 @@ def _note_few(held_out: list[PretrainingBatch], num_wanted: int, log: RunLog) ->
     number = sum(len(batch.offsets) - 1 for batch in held_out)
     if number < num_wanted:
         log.say(
-            f"evaluations have {number:,} sequences, not {num_wanted:,}"
+            f"evaluations have {format_count(number, 'sequence')}, not {num_wanted:,}"
             " (train.eval_sequences): the held-out documents have no more; a larger"
             " --held-out measures more exactly"
         )
