@@ -395,5 +395,18 @@ def test_lines_of_which_none_can_be_answered_are_an_error(desk: Desk) -> None:
     assert_error(done, 1, "no row has an answer")
 
 
-def test_nothing_is_printed_without_standard_input(desk: Desk) -> None:
-    assert fill_lines(desk, None).stdout == ""
+@pytest.mark.parametrize("lines", ["", None], ids=["empty", "closed"])
+def test_empty_standard_input_is_an_error(desk: Desk, lines: str | None) -> None:
+    done = fill_lines(desk, lines)
+    assert_error(done, 1, "LB-853")
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["embed", "classify"])
+def test_empty_standard_input_leaves_no_output(
+    desk: Desk, tmp_path: Path, name: str
+) -> None:
+    output = tmp_path / "answers.jsonl"
+    words = (name, "-", *model_of(desk, name), "--output", output)
+    assert_error(litebert(*words, stdin=""), 1, "LB-853")
+    assert list(tmp_path.iterdir()) == []

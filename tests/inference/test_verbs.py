@@ -20,6 +20,7 @@ from litebert.metrics import named_entities
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.plugins import VERBS as TABLE
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from tests.contract import shell
 from tests.memory import run_in_child
 from tests.networks import (
     CHOICES,
@@ -113,6 +114,40 @@ def test_a_model_of_pairs_refuses_a_text_without_its_second(write_model: Write) 
     for seconds in (None, [""]):
         with pytest.raises(LitebertError, match="LB-938"):
             model.classify(PHRASES[:1], seconds)
+
+
+@pytest.mark.parametrize("kind", ["sequence-classification", "pair-classification"])
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("a.csv", 'text,second\nOne.,Two.\nThree.,\nFive.," "\nSix.,Seven.\n'),
+        (
+            "a.jsonl",
+            '{"text": "One.", "second": "Two."}\n{"text": "Three.", "second": null}\n'
+            '{"text": "Five."}\n{"text": "Six.", "second": "Seven."}\n',
+        ),
+    ],
+)
+def test_a_row_without_its_second_text_has_an_error_and_the_others_answers(
+    write_model: Write, tmp_path: Path, kind: str, name: str, rows: str
+) -> None:
+    changes = {"kind": kind, "compares_texts": True}
+    folder = write_model(LABELS.model_copy(update=changes))
+    (tmp_path / name).write_text(rows)
+    words = ("classify", tmp_path / name, "--model", folder, "--json")
+    done = shell.litebert(*words).ok
+    answered = ["answer" in row for row in done.rows]
+    assert answered == [True, False, False, True]
+    assert "no text in column second" in done.rows[1]["error"]
+
+
+def test_lines_of_a_text_are_no_pairs(write_model: Write, tmp_path: Path) -> None:
+    folder = write_model(LABELS.model_copy(update={"compares_texts": True}))
+    (tmp_path / "a.txt").write_text("One.\nTwo.\n")
+    done = shell.litebert("classify", tmp_path / "a.txt", "--model", folder)
+    assert (done.code, done.stdout) == (1, "")
+    assert "LB-944" in done.stderr
+    assert "use a table" in done.stderr
 
 
 def test_an_empty_second_text_is_no_pair(write_model: Write) -> None:

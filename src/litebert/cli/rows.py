@@ -13,7 +13,14 @@ from litebert.errors import LitebertError, RequestError
 from litebert.inference.verb import Row
 from litebert.reading.lines import recognize_encoding, scan_lines
 from litebert.reading.pieces import read_pieces
-from litebert.reading.source import COMPACT, FOLDER, STANDARD_INPUT, Source, find_input
+from litebert.reading.source import (
+    COMPACT,
+    FOLDER,
+    STANDARD_INPUT,
+    Source,
+    find_input,
+    no_content,
+)
 from litebert.tasks.tables.cells import text_of
 from litebert.tasks.tables.columns import (
     HEADERS,
@@ -170,13 +177,20 @@ class Reading:
         if source is not STANDARD_INPUT:
             encoded = recognize_encoding(source)
         note_encoding(encoded)
+        is_empty = True
         for _, line in scan_lines(encoded):
+            is_empty = False
             if isinstance(line, LitebertError):
                 yield line
             elif line.strip():
                 yield {**self.shared, first: line}
             else:
                 yield None
+        # an empty file is refused where it is found
+        if is_empty and source is STANDARD_INPUT:
+            raise no_content(
+                "standard input", next="run the command before the pipe alone"
+            )
 
     def _records(
         self, source: Source, chosen: Mapping[str, str], has_header: bool | None
@@ -225,16 +239,18 @@ class Reading:
         self, record: Mapping[str, object], names: Mapping[str, str], place: str
     ) -> Row | LitebertError:
         """Return a record as a row; a part that is not needed may be empty, such as the
-        third of two choices.
+        third of two choices, and one that is needed may not be blank.
         """
         row = dict(self.shared)
         for role, name in names.items():
             cell = record.get(name)
             text = text_of(cell)
             is_needed = role in self.needed and role not in self.shared
+            if is_needed and not (text or "").strip():
+                return no_text(f"{place} has no text in column {name}")
             if text is not None:
                 row[role] = text
-            elif is_needed or cell not in (None, ""):
+            elif cell not in (None, ""):
                 return no_text(f"{place} has no text in column {name}")
         return row
 
@@ -273,6 +289,8 @@ class Reading:
         advice = f"add --column {flag}"
         if role in chosen:
             advice = f"correct --column {flag}"
+        elif source.kind == ".txt":
+            advice = f"use a table, such as a CSV file, with a column {role}"
         if "tokens" in columns:
             advice = "use predict for a file of words: --data takes it"
         raise RequestError(

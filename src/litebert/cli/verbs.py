@@ -296,7 +296,7 @@ def _numbered_rows(
         return iter(enumerate(asked.rows, 1))
     reading = Reading(
         verb.roles,
-        verb.needed,
+        model.needed(verb),
         columns=columns,
         shared=asked.shared,
         trained=_trained_columns(model),

@@ -421,8 +421,7 @@ class Model:
         head = network.head_config
         family: TextClassification = head.family(reads_windows=True)
         seconds = seconds or [""] * len(listed)
-        compares_texts = head.compares_texts or family.reads_apart
-        if compares_texts and not all(seconds):
+        if self.compares_texts and not all(map(str.strip, seconds)):
             raise RequestError(
                 "LB-938",
                 f"{self.source} classifies pairs: it compares two texts",
@@ -664,6 +663,20 @@ class Model:
         if verb.needs != "sentence_order":
             absent = [name for name in absent if "pooler" not in name]
         return sorted(absent)
+
+    @property
+    def compares_texts(self) -> bool:
+        """Whether it classifies pairs, so that every text needs its second one."""
+        head = getattr(self.network, "head_config", None)
+        if head is None or head.verb != "classify":
+            return False
+        return bool(head.compares_texts or head.family().reads_apart)
+
+    def needed(self, verb: Verb) -> tuple[str, ...]:
+        """Return the roles without which this model cannot answer a row."""
+        if verb.name == "classify" and self.compares_texts:
+            return (*verb.needed, "second")
+        return verb.needed
 
     def require(self, verb: Verb) -> None:
         """Raise unless this model's weights are those that a verb needs."""

@@ -213,11 +213,11 @@ def find_file(path: Path) -> Source:
     raise AssertionError("a regular file is found above")
 
 
-def no_content(name: str) -> LitebertError:
+def no_content(
+    name: str, *, next: str = "omit this file, or write it again"
+) -> LitebertError:
     """Return the error for a file without text or rows."""
-    return LitebertError(
-        "LB-853", f"{name} has no content", next="omit this file, or write it again"
-    )
+    return LitebertError("LB-853", f"{name} has no content", next=next)
 
 
 def _source(name: str, size: int) -> Source:
