@@ -1,6 +1,7 @@
 """What a vocabulary cannot read is said before training, with what helps."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,23 @@ def test_a_run_that_continues_a_model_says_which_marks_are_lost(
     assert ("lose a mark" in capsys.readouterr().err) == is_warned
     with pytest.raises(litebert.LitebertError, match="LB-916: keep_accents="):
         litebert.pretrain(text, **how, keep_accents=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"preset": "mini"}, "omit --preset"),
+        ({"settings": ["model.preset=mini"]}, "omit model.preset"),
+        ({"settings": ["model.vocab_size=91"]}, "omit model.vocab_size"),
+    ],
+)
+def test_a_size_that_does_not_fit_the_start_is_named_as_it_was_typed(
+    options: dict[str, Any], advice: str, write: Write, tmp_path: Path
+) -> None:
+    text = write("text.txt", "A short text.\n\n" * 40)
+    with pytest.raises(litebert.LitebertError) as caught:
+        litebert.pretrain(text, start="litebert", runs=tmp_path, **options)
+    assert (caught.value.code, caught.value.next) == ("LB-515", advice)
 
 
 def test_a_run_that_continues_the_packaged_model_says_that_it_is_english(

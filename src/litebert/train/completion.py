@@ -291,5 +291,12 @@ def _other_shape(
         f"model.{name} does not fit the corpus, or the model that training starts from",
         received=f"{value} ({origin})",
         expected=expected,
-        next=f"omit model.{name}",
+        next=f"omit {_word_that_set(name, origin)}",
     )
+
+
+def _word_that_set(name: str, origin: Origin) -> str:
+    """Return what was typed for a value of the network: its name, or the preset."""
+    if origin.chosen_by is None or not origin.is_typed:
+        return f"model.{name}"
+    return "--preset" if origin.chosen_by.kind == "flag" else "model.preset"
