@@ -64,6 +64,20 @@ def test_the_range_of_scores_is_told(write: Write) -> None:
     assert "numbers in column label, from 0.25 to 111.5" in notes_of(with_total, write)
 
 
+@pytest.mark.parametrize("cells", [("3.5",), ("3.5", "3.50")])
+def test_a_column_with_one_score_is_refused_as_one_with_one_label_is(
+    cells: Sequence[str], write: Write
+) -> None:
+    rows: list[Cells] = []
+    for number, (text, _) in enumerate(ROWS):
+        rows.append((text, cells[number % len(cells)]))
+    with pytest.raises(LitebertError, match=r"LB-856: .*only one score") as caught:
+        notes_of(rows, write)
+    assert caught.value.received == "3.5 in every row"
+    assert caught.value.next is not None
+    assert caught.value.next.startswith("add rows with other scores")
+
+
 def test_a_column_without_any_label_is_told_to_be_filled(write: Write) -> None:
     rows: list[Cells] = [(text, "") for text, _ in ROWS]
     with pytest.raises(LitebertError, match=r"LB-856: .*has no labels") as caught:

@@ -161,6 +161,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         require_pairs(opened, examples)
     # This may also change the kind of task: of pairs with a score to their cosines.
     dataset, reading = choose_reading(config, opened, examples, start, folder)
+    about_data = dataset.notes[: len(opened.notes)]
+    about_reading = dataset.notes[len(opened.notes) :]
     family = dataset.family
 
     # ---- what the network reads
@@ -213,7 +215,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     return Prepared(
         resolved=settled,
         network_config=shape,
-        dataset=replace(dataset, notes=(*dataset.notes, *notes)),
+        dataset=replace(dataset, notes=(*about_data, *notes, *about_reading)),
         start=start,
         features=features,
         held_out=held_out,

@@ -476,7 +476,16 @@ class Regression(TextClassification):
         order: tuple[str, ...],  # noqa: ARG003
     ) -> tuple[tuple[str, ...], str]:
         """Return the name of the score, which is that of its column."""
-        note = f"numbers in column {labels.column}{_range_of(labels)}"
+        scores_of_labels = _scores_in(labels)
+        scores = sorted({*scores_of_labels.values()})
+        # a cell without a number is refused where its row is read, which names it
+        are_all_scores = len(scores_of_labels) == len(labels.single)
+        if len(scores) == 1 and are_all_scores and labels.single.total() > 1:
+            only_score = [f"{scores[0]:g}"]
+            require_labels(only_score, labels.file, labels.column, noun="score")
+        note = f"numbers in column {labels.column}"
+        if scores:  # the range, so that a total among scores is seen
+            note += f", from {scores[0]:g} to {scores[-1]:g}"
         note += _warn_of_thousands(labels) + _warn_of_scales(labels)
         return (labels.column,), note
 
@@ -552,20 +561,16 @@ class Regression(TextClassification):
         return f"{value:.4g}", None, closeness
 
 
-def _range_of(labels: LabelColumn) -> str:
-    """Return the lowest and the highest score of a column in words, so that a total
-    among scores is seen.
-    """
-    scores = list[float]()
+def _scores_in(labels: LabelColumn) -> dict[str, float]:
+    """Return the score of each label that is one."""
+    scores = dict[str, float]()
     for label in labels.single:
         score = number_of(label)
         if score is None:
             score = rating_of(label)
         if score is not None:
-            scores.append(score)
-    if not scores:
-        return ""
-    return f", from {min(scores):g} to {max(scores):g}"
+            scores[label] = score
+    return scores
 
 
 def _warn_of_thousands(labels: LabelColumn) -> str:

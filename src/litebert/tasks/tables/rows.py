@@ -319,13 +319,16 @@ def require_labels(
     *,
     fewest: int = 2,
     role: Role = "label",
+    noun: str = "label",
 ) -> None:
-    """Check that there are enough labels, so that something can be learned."""
+    """Check that there are enough labels, so that something can be learned; `noun` is
+    what a user calls one of them.
+    """
     if len(labels) >= fewest:
         return
-    what = f"{place}: column {column} has only one label"
+    what = f"{place}: column {column} has only one {noun}"
     received = "".join(f"{label} in every row" for label in labels)
-    advice = "add rows with other labels"
+    advice = f"add rows with other {noun}s"
     if not labels:
         what = f"{place}: column {column} has no labels"
         received = "no label in any row"
