@@ -198,6 +198,22 @@ def test_numbers_that_may_be_thousands_are_warned_of() -> None:
     assert "warning: 1.018" in about
 
 
+@pytest.mark.parametrize("other", ["4,9", "98%", "1,5 %"])
+def test_numbers_in_two_notations_that_become_classes_are_warned_of(other: str) -> None:
+    problem, about = settled("closeness", ["0.7", other, "0.2", other] * 15)
+    assert problem == "classification"
+    assert f"warning: they look like numbers in mixed notations, 0.7 and {other}" in (
+        about
+    )
+    assert "--problem regression" in about
+
+
+@pytest.mark.parametrize("cells", [["1", "2", "1,2"], ["1", "2", "v3"], ["4,9", "x"]])
+def test_labels_that_are_no_numbers_are_not_warned_of(cells: list[str]) -> None:
+    _, about = settled("topic", cells * 20)
+    assert "warning: they look like numbers" not in about
+
+
 # ---- notes ---------------------------------------------------------------------------
 
 

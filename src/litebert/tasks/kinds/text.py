@@ -48,7 +48,13 @@ from litebert.tasks.kinds.linear import (
 )
 from litebert.tasks.tables.cells import MISSING, number_of, rating_of, scale_of
 from litebert.tasks.tables.cells import label_of as label_in
-from litebert.tasks.tables.rows import in_order, labels_in, require_labels, sort_labels
+from litebert.tasks.tables.rows import (
+    in_order,
+    is_joined,
+    labels_in,
+    require_labels,
+    sort_labels,
+)
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -57,6 +63,8 @@ if TYPE_CHECKING:
 SHOWN_LABELS = 10  # in a note
 # a number with its thousands marked by a point, as in 1.018
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}").fullmatch
+# a number that is written in another way: 4,9 or 98%
+_OTHER_NOTATION = re.compile(r"[+-]?\d+(,\d+|([.,]\d+)? ?%)").fullmatch
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
@@ -326,7 +334,7 @@ class SingleLabel(TextClassification):
         names, note = super().settle_labels(labels, order)
         if not order and len(names) > 2 and labels.are_ratings():
             note += "; their order is not used: --problem regression learns a score"
-        return names, note
+        return names, note + _warn_of_notations(labels)
 
     def target(self, example: TextExample, /) -> NDArray[np.int64]:
         return np.array([label_of(example)], dtype=np.int64)
@@ -582,6 +590,24 @@ def _warn_of_thousands(labels: LabelColumn) -> str:
     return (
         f"; warning: {pointed[0]} is read as a fraction; if it is in thousands, remove"
         " the points"
+    )
+
+
+def _warn_of_notations(labels: LabelColumn) -> str:
+    """Return a warning if all labels look like numbers, but some have a decimal comma
+    or a percent sign, so that they are taken as classes: 0.7 and 4,9.
+    """
+    written = [label for label in labels.single if label.lower() not in MISSING]
+    numbers = [label for label in written if number_of(label) is not None]
+    others = [label for label in written if number_of(label) is None]
+    if not numbers or not others or not all(map(_OTHER_NOTATION, others)):
+        return ""
+    if any(is_joined(label, labels.single) for label in others):
+        return ""  # 1,2 beside 1 and 2
+    return (
+        f"; warning: they look like numbers in mixed notations, {numbers[0]} and"
+        f" {others[0]}: correct them to one with a decimal point, then --problem"
+        " regression learns a score"
     )
 
 
