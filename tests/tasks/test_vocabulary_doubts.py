@@ -87,6 +87,25 @@ def test_a_run_that_continues_a_model_says_which_marks_are_lost(
 
 
 @pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"vocab_size": 100}, "vocab_size="),
+        ({"vocab_size": 8_000}, "vocab_size="),
+        ({"keep_accents": True}, "keep_accents="),
+    ],
+)
+def test_a_run_that_continues_a_model_makes_no_vocabulary(
+    option: dict[str, Any], message: str, write: Write, tmp_path: Path
+) -> None:
+    text = write("text.txt", "A short text.\n\n" * 40)
+    how = {"start": "litebert", "runs": tmp_path, **option}
+    with pytest.raises(litebert.LitebertError, match=f"LB-916: {message}"):
+        litebert.pretrain(text, **how)
+    with pytest.raises(litebert.LitebertError, match=f"LB-916: {message}"):
+        litebert.distil("litebert", text, **how)
+
+
+@pytest.mark.parametrize(
     ("options", "advice"),
     [
         ({"preset": "mini"}, "omit --preset"),

@@ -88,7 +88,15 @@ Minutes = Annotated[
 ]
 Name = Annotated[str, "Name of the run."]
 VocabSize = Annotated[
-    int, Ge(1), "Pieces of a vocabulary made from texts; fewer if these are small."
+    int | None,
+    Ge(1),
+    "Pieces of a vocabulary made from texts: 8,000 by default; fewer if these are small.",
+]
+StudentVocabSize = Annotated[
+    int | None,
+    Ge(1),
+    "Pieces of a vocabulary made from texts: 10,000 by default; fewer if these are"
+    " small.",
 ]
 HeldOut = Annotated[float, "Share kept for evaluation."]
 DryRun = Annotated[bool, "Print the plan and stop."]
@@ -96,6 +104,10 @@ LabelNames = Annotated[
     Sequence[str],
     "Names of your labels in order, O,B-PER,I-PER; also of labels 0, 1, 2 in the file.",
 ]
+
+
+USUAL_PIECES = 8_000  # of a vocabulary that is made from texts
+USUAL_PIECES_OF_STUDENT = 10_000
 
 
 @checked
@@ -109,7 +121,7 @@ def pretrain(
     minutes: Minutes = None,
     name: Name = "albert",
     runs: Runs = "runs",
-    vocab_size: VocabSize = 8_000,
+    vocab_size: VocabSize = None,
     sentences: corpora.Sentences = "segment",
     documents: corpora.Documents = "blank-line",
     column: corpora.Column = "text",
@@ -135,11 +147,14 @@ def pretrain(
     """
     folder = _run_folder(runs, name)
     start_path = None if start is None else fspath(start)
+    if start_path is not None:
+        _require_no_vocabulary(start_path, vocab_size, keep_accents=keep_accents)
+    num_pieces = USUAL_PIECES if vocab_size is None else vocab_size
     texts_of_run = _TextsOfRun(
         inputs=tuple(paths(texts)),
         folder=folder,
         start=start_path,
-        vocab_size=require_count(vocab_size, "vocab_size"),
+        vocab_size=require_count(num_pieces, "vocab_size"),
         text=TextSettings(sentences, documents, column, language),
         rules=Normalizer(True, keep_accents),
         held_out=held_out,
@@ -250,6 +265,22 @@ def _require_texts_or_corpus(inputs: Sequence[str], corpus: object) -> None:
     )
 
 
+def _require_no_vocabulary(
+    start: str, vocab_size: int | None, *, keep_accents: bool
+) -> None:
+    """Raise for options of a vocabulary, which a model that is continued has already."""
+    options = {"--vocab-size": vocab_size is not None, "--keep-accents": keep_accents}
+    for flag, is_chosen in options.items():
+        if is_chosen:
+            raise RequestError(
+                "LB-916",
+                f"{flag} has no effect on a run that continues a model: its vocabulary"
+                " stays",
+                received=f"--from {start} {flag}",
+                next=f"omit {flag}; or omit --from, to make a vocabulary",
+            )
+
+
 MANY_FILES = 10
 LARGEST_DOCUMENT = 1 << 20  # bytes; a larger file rather has several documents
 
@@ -292,14 +323,6 @@ class _TextsOfRun:
         text.
         """
         require_share(self.held_out)
-        if self.start is not None and self.rules.keep_accents:
-            raise RequestError(
-                "LB-916",
-                "--keep-accents has no effect on a run that continues a model: its"
-                " vocabulary stays",
-                received=f"--from {self.start} --keep-accents",
-                next="omit --keep-accents; or omit --from, to make a vocabulary",
-            )
         sources = self.sources
         is_local = not any(is_url(source.location) for source in sources)
         if sources and self.held_out and is_local:
@@ -401,7 +424,7 @@ def distil(
     minutes: Minutes = None,
     name: Name = "student",
     runs: Runs = "runs",
-    vocab_size: VocabSize = 10_000,
+    vocab_size: StudentVocabSize = None,
     sentences: corpora.Sentences = "segment",
     documents: corpora.Documents = "blank-line",
     column: corpora.Column = "text",
@@ -424,6 +447,9 @@ def distil(
     litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
     """
+    num_pieces = vocab_size
+    if vocab_size is None and start is None:
+        num_pieces = USUAL_PIECES_OF_STUDENT
     return pretrain(
         texts,
         corpus=corpus,
@@ -432,7 +458,7 @@ def distil(
         minutes=minutes,
         name=name,
         runs=runs,
-        vocab_size=vocab_size,
+        vocab_size=num_pieces,
         sentences=sentences,
         documents=documents,
         column=column,
