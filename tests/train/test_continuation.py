@@ -72,6 +72,21 @@ def test_a_longer_training_is_told_the_command_that_trains_further(
         assert further.settings[name] == litebert.Run("runs/a").settings[name], name
 
 
+def test_steps_decide_whether_a_run_of_some_epochs_is_to_be_longer(
+    train: Callable[..., Any],
+) -> None:
+    train(epochs=1, steps=0)
+    longer = error_of(train, steps=50)
+    assert "train.epochs: 1.0 -> 3.0" in str(longer)  # the default
+    assert "train.steps=50" in longer.next
+    assert "repeat the first command" in error_of(train, steps=2).next
+
+
+def test_fewer_epochs_in_more_steps_are_longer(train: Callable[..., Any]) -> None:
+    train(epochs=4, steps=0)
+    assert "train.steps=50" in error_of(train, steps=50).next
+
+
 def test_a_second_continuation_has_a_name_of_its_own(train: Callable[..., Any]) -> None:
     train()
     Path("runs/a-2").mkdir()

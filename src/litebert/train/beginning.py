@@ -48,10 +48,14 @@ REMOVED_SETTINGS: dict[str, JsonValue] = {
     "model.attention_window": 64,
     "train.exits": False,
 }
-# the length of a run, of which more may be asked for than it was begun with
-LENGTHS = {"train.steps", "train.epochs", "train.minutes"}
-# what differs if only the length of a run does: the others follow from it
-FOLLOW_FROM_LENGTH = {*LENGTHS, "train.eval_every", "optim.warmup_steps"}
+# what differs if only the length of a run does: the last two follow from it
+FOLLOW_FROM_LENGTH = {
+    "train.steps",
+    "train.epochs",
+    "train.minutes",
+    "train.eval_every",
+    "optim.warmup_steps",
+}
 # what options and arguments of the command for a continuation give
 GIVEN_BY_OPTIONS = {"data.train", "task.name", "data.corpus", "distil.teacher"}
 # What run.json records of the bytes of a user's file. A run may resume with other bytes,
@@ -248,21 +252,18 @@ def _begun_otherwise(
 
 def _is_only_longer(changes: Sequence[Change]) -> bool:
     """Return whether nothing differs but the length of a run, which is more now."""
-    if not {change.name for change in changes} <= FOLLOW_FROM_LENGTH:
+    by_name = {change.name: change for change in changes}
+    if not by_name.keys() <= FOLLOW_FROM_LENGTH:
         return False
-    lengths = [change for change in changes if change.name in LENGTHS]
-    return bool(lengths) and all(_is_more(change) for change in lengths)
-
-
-def _is_more(change: Change) -> bool:
-    """Return whether a length has grown: a number that takes the place of none, or is
-    larger.
-    """
-    before = change.before
-    after = change.after
-    return isinstance(after, int | float) and (
-        not isinstance(before, int | float) or after > before
-    )
+    # Minutes first: the steps that they come to are measured anew. Epochs come to steps,
+    # and have their default where a number of steps was typed.
+    for name in ("train.minutes", "train.steps"):
+        change = by_name.get(name, Change(name, None, None))
+        before = change.before
+        after = change.after
+        if isinstance(before, int | float) and isinstance(after, int | float):
+            return after > before
+    return False
 
 
 def _unused_name(folder: Path) -> str:
